@@ -1,0 +1,1 @@
+"""What the compiler made: targets, artifacts, and readers for TTGIR, PTX and cubins. Knows no rule and no torch."""

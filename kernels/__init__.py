@@ -1,0 +1,1 @@
+"""Shipped kernels, usable on their own. Imports nothing else of kcontract."""
