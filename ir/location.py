@@ -23,5 +23,14 @@ class Location:
         """This place and then its callers, innermost first, each without callers of its own."""
         return (replace(self, callers=()), *self.callers)
 
+    def user(self) -> Location:
+        """The innermost place outside Triton's own library code: the line a user can change."""
+        chain = self.chain()
+        return next((place for place in chain if not _in_triton(place.file)), chain[0])
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
+
+
+def _in_triton(file: str) -> bool:
+    return "/triton/language/" in file or "/triton/experimental/" in file

@@ -26,7 +26,9 @@ GATES: dict[str, Gate] = {
     for g in (
         Gate("CMP-01", "right values", "right on random and adversarial inputs", _RUN),
         Gate("CMP-02", "right gradients", "gradients agree with the reference's", _RUN),
-        Gate("CMP-03", "right at other shapes", "right at other batch, length and width", ("bounds", "overflow", "run")),
+        Gate(
+            "CMP-03", "right at other shapes", "right at other batch, length and width", ("bounds", "overflow", "run")
+        ),
         Gate("ORD-01", "bounded rounding", "reductions stay within the derived error bound", _RUN),
         Gate("ORD-02", "deterministic", "repeated runs give the same bytes and share no buffers", ("atomics", "run")),
         Gate("ORD-03", "any order", "survives adversarial summation orders", ("combine", "partials", "run")),
@@ -43,7 +45,12 @@ GATES: dict[str, Gate] = {
         ),
         Gate("CFG-01", "every configuration", "all autotune configurations agree within the bound", _RUN),
         Gate("MEM-01", "in bounds", "no out-of-bounds access", ("bounds", "run")),
-        Gate("SYN-01", "synchronised", "fences, waits and Tensor Memory lifecycle are complete", ("fences", "waits", "run")),
+        Gate(
+            "SYN-01",
+            "synchronised",
+            "fences, waits and Tensor Memory lifecycle are complete",
+            ("fences", "waits", "run"),
+        ),
         Gate("HON-01", "honest", "the candidate itself does the work", _RUN),
         Gate("REF-01", "fit reference", "the reference is able to judge", _RUN),
     )

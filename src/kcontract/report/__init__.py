@@ -1,0 +1,1 @@
+"""One file a format. Knows only the model: records come in, text goes out."""
