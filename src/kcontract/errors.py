@@ -21,3 +21,7 @@ class InputError(KContractError):
 
 class UsageError(KContractError):
     """Wrong use of a command or of the Python API (exit status 2)."""
+
+
+class KContractViolation(KContractError):
+    """A kernel breaks its promise, and ``TRITON_KCONTRACT=error`` asks to stop there."""
