@@ -1,0 +1,154 @@
+"""Allocates buffers and launches the Triton kernels: two launches forward, three backward, one more when a sequence is split.
+
+Nothing here waits for the GPU or reads a tensor's values, so a call can be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kcontract.kernels.gdn.gradients import gradients_scalar
+from kcontract.kernels.gdn.prepare import prepare_scalar
+from kcontract.kernels.gdn.problem import CHUNK, Problem
+from kcontract.kernels.gdn.scan import scan
+
+Tensor = torch.Tensor
+
+SEGMENT = 8
+"""Fewest chunks worth a segment of their own when a sequence is split: below, composing segments costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Where each chunk lies. Without ``cu_seqlens`` the three tensors are placeholders that no kernel reads."""
+
+    count: int
+    per_sequence: int
+    cu_seqlens: Tensor
+    sequence: Tensor
+    start: Tensor
+    varlen: bool
+
+
+def locate(p: Problem, like: Tensor, cu_seqlens: Tensor | None) -> Chunks:
+    """Number the chunks. For packed sequences on the device, up to the bound ceil(T / CHUNK) + N; unused ones get sequence N."""
+    per = -(-p.T // CHUNK)
+    if cu_seqlens is None:
+        return Chunks(p.B * per, per, like, like, like, False)
+    count = per + p.N
+    chunks = (cu_seqlens.diff() + CHUNK - 1) // CHUNK
+    start = torch.nn.functional.pad(chunks.cumsum(0), (1, 0)).to(torch.int32)
+    index = torch.arange(count, device=like.device, dtype=torch.int32)
+    sequence = torch.searchsorted(start[1:], index, right=True, out_int32=True)
+    return Chunks(count, per, cu_seqlens, sequence, start, True)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the scans multiply with, ``[chunk, HV, ...]``; names as in `NOTES.md`."""
+
+    ga: Tensor
+    A: Tensor
+    Wn: Tensor
+    Ab: Tensor
+    P: Tensor
+    Qg: Tensor
+    GC: Tensor
+
+
+def prepare(
+    p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor, kept: tuple[Tensor, Tensor] | None = None
+) -> Prepared:
+    """First launch. ``kept`` is (ga, A) of the forward; without it they are computed."""
+    tiles = (c.count, p.HV)
+    ga, A = kept or (q.new_empty(*tiles, CHUNK, dtype=torch.float32), k.new_empty(*tiles, CHUNK, CHUNK))
+    out = Prepared(
+        ga,
+        A,
+        Wn=k.new_empty(*tiles, CHUNK, p.K),
+        Ab=k.new_empty(*tiles, CHUNK, CHUNK),
+        P=k.new_empty(*tiles, CHUNK, CHUNK),
+        Qg=k.new_empty(*tiles, CHUNK, p.K),
+        GC=ga.new_empty(*tiles),
+    )
+    prepare_scalar[(p.HV, c.count)](
+        q, k, g, beta, out.ga, out.A, out.Wn, out.Ab, out.P, out.Qg, out.GC, c.cu_seqlens, c.sequence, c.start,
+        p.scale, p.T, c.per_sequence, p.N, p.H, p.HV,
+        K=p.K, C=CHUNK, SOLVE=kept is None, VARLEN=c.varlen, PRECISION=precision(k), num_warps=4,
+    )  # fmt: skip
+    return out
+
+
+def precision(x: Tensor) -> str:
+    """How products of float32 operands are computed; it does not matter for 16-bit ones."""
+    return "tf32x3" if x.dtype == torch.float32 else "tf32"
+
+
+def segments(p: Problem, c: Chunks, programs: int, device: torch.device) -> int:
+    """Into how many pieces to cut each sequence so that the scans fill the device: 1 when heads alone do."""
+    if device.type != "cuda":
+        return 1
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    return max(1, min(processors // max(programs, 1), c.per_sequence // SEGMENT))
+
+
+def run_scan(
+    p: Problem, c: Chunks, x: Prepared, v: Tensor, k: Tensor, nseg: int, *,
+    o: Tensor | None = None, h0: Tensor | None = None, ht: Tensor | None = None,
+    do: Tensor | None = None, h: Tensor | None = None, dh: Tensor | None = None, VnT: Tensor | None = None,
+    dVnT: Tensor | None = None, dht: Tensor | None = None, dh0: Tensor | None = None,
+) -> None:  # fmt: skip
+    """The forward scan into o and ht, or with ``do`` both scans into h, dh, VnT, dVnT and dh0."""
+    back = do is not None
+    BV, warps = 64, 4
+    dummy = x.ga
+    summary = dummy
+    if nseg > 1:
+        summary = x.ga.new_empty(2 if back else 1, p.N * p.HV, nseg, p.K, p.V + p.K)
+    pointers = [dummy if t is None else t for t in (h, dh, VnT, dVnT, o, h0, ht, dht, dh0)]
+    for final in [False, True] if nseg > 1 else [True]:
+        rows = p.V if final else p.V + p.K
+        scan[(rows // BV, p.N * p.HV, nseg * (2 if back else 1))](
+            v, do if back else v, k, x.ga, x.Wn, x.Ab, x.P, x.Qg, x.GC, *pointers, summary,
+            c.cu_seqlens, c.start, p.T, c.per_sequence, p.N, p.H, p.HV, p.V,
+            K=p.K, C=CHUNK, BV=BV, NSEG=nseg, VARLEN=c.varlen, CHANNEL=p.channelwise,
+            HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
+            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k), STAGES=2, num_warps=warps,
+        )  # fmt: skip
+
+
+def forward(
+    p: Problem, c: Chunks, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, h0: Tensor | None, want_ht: bool
+) -> tuple[Tensor, Tensor | None, Prepared]:
+    """Return o, the final state (float32) and what the backward keeps."""
+    x = prepare(p, c, q, k, g, beta)
+    o = torch.empty_like(v)
+    ht = x.ga.new_empty(p.N, p.HV, p.K, p.V) if want_ht else None
+    nseg = segments(p, c, p.N * p.HV * (p.V // 64), v.device)
+    run_scan(p, c, x, v, k, nseg, o=o, h0=h0, ht=ht)
+    return o, ht, x
+
+
+def backward(
+    p: Problem, c: Chunks, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, ga: Tensor, A: Tensor,
+    h0: Tensor | None, do: Tensor, dht: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return dq, dk, dv, dg (float32), dbeta (float32), dh0 (float32 or None)."""
+    x = prepare(p, c, q, k, g, beta, (ga, A))
+    tiles = (c.count, p.HV)
+    h, dh = k.new_empty(*tiles, p.V, p.K), k.new_empty(*tiles, p.V, p.K)
+    VnT, dVnT = k.new_empty(*tiles, p.V, CHUNK), k.new_empty(*tiles, p.V, CHUNK)
+    dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
+    nseg = segments(p, c, 2 * p.N * p.HV * (p.V // 64), v.device)
+    run_scan(p, c, x, v, k, nseg, do=do, h0=h0, h=h, dh=dh, VnT=VnT, dVnT=dVnT, dht=dht, dh0=dh0)
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
+    gradients_scalar[(p.H, c.count)](
+        q, k, v, beta, x.ga, x.A, x.GC, do, h, dh, VnT, dVnT, dq, dk, dv, dg, db, c.cu_seqlens, c.sequence, c.start,
+        p.scale, p.T, c.per_sequence, p.N, p.H, p.V,
+        GROUP=p.HV // p.H, K=p.K, C=CHUNK, BV=64, VARLEN=c.varlen, PRECISION=precision(k), STAGES=2, num_warps=8,
+    )  # fmt: skip
+    return dq, dk, dv, dg, db, dh0
