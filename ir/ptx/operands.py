@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Union
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,36 +101,32 @@ class Opaque:
     text: str
 
 
-Operand = Union[
-    Register, Special, Immediate, Symbol, Label, Address, Vector, Pair, Group, Sink, Opaque
-]
+Operand = Register | Special | Immediate | Symbol | Label | Address | Vector | Pair | Group | Sink | Opaque
 
 #: Tells what a bare name is where it is used.
 Resolve = Callable[[str], Operand]
 
 #: PTX ISA 9, Special Registers, without the percent sign and the member.
-SPECIAL = frozenset(
-    "tid ntid laneid warpid nwarpid ctaid nctaid smid nsmid gridid is_explicit_cluster clusterid nclusterid "
-    "cluster_ctaid cluster_nctaid cluster_ctarank cluster_nctarank lanemask_eq lanemask_le lanemask_lt lanemask_ge "
-    "lanemask_gt clock clock_hi clock64 globaltimer globaltimer_lo globaltimer_hi total_smem_size aggr_smem_size "
-    "dynamic_smem_size current_graph_exec reserved_smem_offset_begin reserved_smem_offset_end "
-    "reserved_smem_offset_cap".split()
+_SPECIAL = re.compile(
+    r"n?tid|laneid|n?warpid|n?ctaid|n?smid|gridid|is_explicit_cluster|n?clusterid|cluster_n?cta(?:id|rank)"
+    r"|lanemask_(?:eq|le|lt|ge|gt)|clock(?:_hi|64)?|globaltimer(?:_lo|_hi)?|(?:total|aggr|dynamic)_smem_size"
+    r"|current_graph_exec|reserved_smem_offset_(?:begin|end|cap|\d)|envreg\d{1,2}|pm\d(?:_64)?"
 )
-_NUMBERED_SPECIAL = re.compile(r"(?:envreg|pm|reserved_smem_offset_)\d{1,2}(?:_64)?")
 
 _TOKEN = re.compile(
     r"\s*(?:([%$A-Za-z_][\w$]*(?:\.[A-Za-z]\w*)?)"
     r"|(0[fF][0-9A-Fa-f]{8}(?!\w)|0[dD][0-9A-Fa-f]{16}(?!\w)|\d+\.\d*(?:[eE][+-]?\d+)?|\d[\dA-Za-z]*)"
-    r"|(::|[\[\]{}(),|!+\-_]))"
+    r"|([\[\]{}(),|!+\-]))"
 )
 _INTEGER = re.compile(r"0[xX][0-9A-Fa-f]{1,16}U?|0[bB][01]{1,64}U?|\d{1,20}U?")
+_NAME = re.compile(r"[%$A-Za-z_]")
 _MAX_NESTING = 8
 
 
 def is_special(name: str) -> bool:
     """Whether ``name`` (with its percent sign and member) is a special register of the PTX ISA."""
     stem = name[1:].partition(".")[0]
-    return name.startswith("%") and (stem in SPECIAL or _NUMBERED_SPECIAL.fullmatch(stem) is not None)
+    return name.startswith("%") and _SPECIAL.fullmatch(stem) is not None
 
 
 def immediate(text: str) -> Immediate | None:
@@ -212,10 +207,12 @@ class _Reader:
             if not isinstance(operand, Register):
                 raise ValueError(token)
             return Register(operand.name, operand.type, operand.member, True)
-        if token in "+-":
+        if token in ("+", "-"):
             return self.signed(token)
-        if token[0].isdigit():
+        if token[:1].isdigit():
             return self.constant(token)
+        if not _NAME.match(token):
+            raise ValueError(token)
         operand = self.resolve(token)
         offset = self.offset()
         if offset and isinstance(operand, Symbol):
@@ -254,6 +251,8 @@ class _Reader:
 
     def address(self, depth: int) -> Address:
         token = self.next()
+        if not token[:1].isdigit() and not _NAME.match(token):
+            raise ValueError(token)
         base = self.constant(token) if token[:1].isdigit() else self.resolve(token)
         offset = self.offset()
         if self.peek() == ",":
