@@ -30,7 +30,6 @@ class TestTree:
                 assert found.startswith("TRITON_KCONTRACT") or name.startswith(("lit_tests/", "tests/")), (name, found)
 
     def test_no_skip_without_a_reason(self):
-        bare = re.compile(r"pytest\.skip\(\s*\)|mark\.skip\b(?!\()|mark\.skipif\([^)]*\)(?<!reason)")
         for name in SOURCES:
             text = (ROOT / name).read_text()
             assert not re.search(r"pytest\.skip\(\s*\)|mark\.skip(?!if|\()", text), name

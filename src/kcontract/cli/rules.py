@@ -33,7 +33,13 @@ def main(args: argparse.Namespace) -> int:
     chosen = rules() if args.code is None else selected([args.code])
     if args.json:
         for rule in chosen:
-            record = {"rule": rule.slug, "gate": rule.gate, "since": rule.since, "status": rule.status, "page": page(rule)}
+            record = {
+                "rule": rule.slug,
+                "gate": rule.gate,
+                "since": rule.since,
+                "status": rule.status,
+                "page": page(rule),
+            }
             print(json.dumps(record, ensure_ascii=False))
     elif args.code and args.code.upper() not in GATES:
         print(page(chosen[0]))

@@ -50,7 +50,9 @@ def document(records: Iterable[Record], *, version: str, help_texts: Mapping[str
 def result(finding: Record, rule_index: int) -> dict[str, Any]:
     """One finding as a SARIF result: primary place, then the callers and related places."""
     text = finding["message"] + "".join(f". {finding[part]}" for part in ("why", "remedy") if finding[part])
-    frames = [frame for frame in finding["frames"] if (frame["file"], frame["line"]) != (finding["file"], finding["line"])]
+    frames = [
+        frame for frame in finding["frames"] if (frame["file"], frame["line"]) != (finding["file"], finding["line"])
+    ]
     related = [_location(frame, "inlined here") for frame in frames]
     related += [_location(other, other["message"]) for other in finding["related"] if other["file"]]
     entry: dict[str, Any] = {
@@ -58,7 +60,9 @@ def result(finding: Record, rule_index: int) -> dict[str, Any]:
         "ruleIndex": rule_index,
         "level": _LEVELS[finding["level"]],
         "message": {"text": f"{finding['gate']}: {text} [{finding['kernel']}, {finding['target']}]"},
-        "partialFingerprints": {"kcontract/v1": "/".join((finding["rule"], finding["kernel"], finding["target"], finding["key"]))},
+        "partialFingerprints": {
+            "kcontract/v1": "/".join((finding["rule"], finding["kernel"], finding["target"], finding["key"]))
+        },
         "properties": {"kernel": finding["kernel"], "target": finding["target"], "gate": finding["gate"]},
     }
     if finding["file"]:

@@ -1,0 +1,302 @@
+"""The ledger: every floating-point accumulation of a module, classified, with the type its sum is kept in.
+
+Why: a rule that knows some patterns passes what it does not know. The ledger starts from the other end: each float
+add, fused multiply-add, dot, MMA, reduction, scan and atomic is a row, and each row has a class. What is not an
+accumulation is a row too (``elementwise``, or ``combine`` inside a reduction's own region).
+
+Terms: how many values a row's sum has, as an interval. A dot of depth K in a loop of T trips sums K·T terms; peeled
+copies of one dot add up, since they share an accumulator. A bound of None is unknown.
+
+It does not read inline assembly (see ``assembly``), and takes a call into another function as part of the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from kcontract.ir.launch import Trust
+from kcontract.ir.ttgir import Operation, Value
+from kcontract.passes.analysis.flow import LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
+from kcontract.passes.analysis.ranges import Ranges
+from kcontract.passes.base import Facts
+
+DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
+ADDS = ("arith.addf", "arith.subf", "math.fma")
+ATOMICS = ("tt.atomic_rmw", "tt.descriptor_reduce", "ttng.async_tma_reduce")
+SINKS = (*DOTS, *MMAS, *ADDS, "tt.reduce", "tt.scan", *ATOMICS)
+UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53, "tf32": 2.0**-11}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Bounds on the number of terms; ``high`` None where unbounded. ``trust``: the weakest fact they rest on."""
+
+    low: int
+    high: int | None
+    trust: Trust = Trust.PROVED
+
+    def __str__(self) -> str:
+        if self.high is None or self.high >= 2**24:
+            return f"{self.low} or more" if self.low > 1 else "an unknown number of"
+        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One accumulation or what was judged to be none.
+
+    ``kind``: dot, mma, loop sum, recurrence, chain (three terms or more in one expression), partial (a 16-bit add made
+    only to enter a wider sum), reduce, scan, atomic (these are accumulations), or elementwise, combine, order (a
+    reduction that only compares). ``element`` is the type the sum is kept in and ``inputs`` the type
+    of what is added; ``narrowed`` tells that the printed type is wider than what survives each trip. ``group``
+    numbers accumulators: rows of one group add into one another.
+    """
+
+    operation: Operation
+    kind: str
+    element: str
+    inputs: str
+    terms: Terms
+    narrowed: bool = False
+    group: int = 0
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a sum is formed at all."""
+        return self.kind not in ("elementwise", "combine", "order")
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the sum is kept in 16 bits or fewer."""
+        return self.narrowed or self.element not in ("f32", "f64", "tf32")
+
+
+class Ledger:
+    """Rows of one module, in order. ``facts.get(Ledger)`` shares it among rules."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._flow = facts.get(Flow)
+        self._ranges = facts.get(Ranges)
+        module = facts.artifact.module
+        rows = [self._row(operation) for operation in (module.find(*SINKS) if module else ())]
+        self.rows: tuple[Row, ...] = tuple(self._grouped([row for row in rows if row is not None]))
+
+    def sums(self) -> Iterator[Row]:
+        """One row an accumulator: the terms of rows that add into one another together, at the longest of them."""
+        groups: dict[int, list[Row]] = {}
+        for row in self.rows:
+            if row.accumulates:
+                groups.setdefault(row.group, []).append(row)
+        for rows in groups.values():
+            longest = max(rows, key=lambda row: (row.terms.low, row.terms.high or float("inf")))
+            # each row of a chain counts the terms of the whole expression up to there
+            yield longest if longest.kind == "chain" else replace(longest, terms=_total(row.terms for row in rows))
+
+    def _grouped(self, rows: list[Row]) -> Iterator[Row]:
+        """Give rows that add into one another the same group number."""
+        parent: dict[object, object] = {}
+
+        def find(node: object) -> object:
+            while parent.setdefault(node, node) is not node:
+                parent[node] = parent[parent[node]]
+                node = parent[node]
+            return node
+
+        makers = {row.operation: row for row in rows}
+        for row in rows:
+            if row.operation.name in MMAS:
+                parent[find(row.operation)] = find(allocation(row.operation.operands[2]))
+            elif row.kind in ("loop sum", "recurrence"):
+                parent[find(row.operation)] = find(self._flow.component.get(row.operation.results[0]))
+            elif row.kind in ("dot", "chain", "elementwise"):
+                for operand in row.operation.operands[2:3] if row.kind == "dot" else row.operation.operands:
+                    source = _through_loops(operand)
+                    if source in makers and makers[source].kind in (row.kind, "elementwise", "chain"):
+                        parent[find(row.operation)] = find(source)
+        numbers: dict[object, int] = {}
+        for row in rows:
+            yield replace(row, group=numbers.setdefault(find(row.operation), len(numbers)))
+
+    def _row(self, operation: Operation) -> Row | None:
+        name = operation.name
+        if name in MMAS:
+            return self._mma(operation)
+        if name in DOTS:
+            return self._dot(operation)
+        if name in ("tt.reduce", "tt.scan"):
+            return self._reduction(operation)
+        if name in ATOMICS:
+            return _atomic(operation)
+        if not is_float(operation.results[0]):
+            return None
+        return self._add(operation)
+
+    def _mma(self, operation: Operation) -> Row:
+        a, _, destination = operation.operands[:3]
+        depth = _depth(a)
+        loops = _loops_around(operation, allocation(destination))
+        terms = self._times(Terms(depth, depth), loops)
+        return Row(operation, "mma", destination.type.element, a.type.element, terms)
+
+    def _dot(self, operation: Operation) -> Row:
+        a, accumulator, result = operation.operands[0], operation.operands[2], operation.results[0]
+        depth = _depth(a)
+        carried = accumulator in self._flow.carried(operation)
+        terms = self._times(Terms(depth, depth), self._carrying_loops(operation) if carried else [])
+        narrowed = carried and not is_narrow(result) and not self._flow.wide_cycle(operation)
+        return Row(operation, "dot", result.type.element, a.type.element, terms, narrowed)
+
+    def _reduction(self, operation: Operation) -> Row | None:
+        values = [operand for operand in operation.operands if is_float(operand)]
+        if not values:
+            return None
+        inner = [op for region in operation.regions for block in region.blocks for op in block.operations]
+        adds = [op for op in inner if op.name in (*ADDS, "arith.mulf") and is_float(op.results[0])]
+        kind = operation.name.removeprefix("tt.")
+        axis = operation.integer("axis") or 0
+        shape = values[0].type.shape
+        count = shape[axis] if axis < len(shape) else 1
+        element = adds[0].results[0].type.element if adds else values[0].type.element
+        return Row(operation, kind if adds else "order", element, values[0].type.element, Terms(count, count))
+
+    def _add(self, operation: Operation) -> Row:
+        result = operation.results[0]
+        element = result.type.element
+        inputs = ", ".join(dict.fromkeys(operand.type.element for operand in operation.operands))
+        if any(outer.name in ("tt.reduce", "tt.scan") for outer in operation.ancestors()):
+            return Row(operation, "combine", element, inputs, Terms(2, 2))
+        loops = self._carrying_loops(operation)
+        if not loops:
+            length = _chain(operation)
+            kind = "partial" if self._feeds_wider_sum(operation) else "chain" if length >= 3 else "elementwise"
+            return Row(operation, kind, element, inputs, Terms(length, length))
+        kind = "recurrence" if self._scaled(operation) else "loop sum"
+        terms = self._times(Terms(1, 1), loops)
+        if any(outer.name == "scf.if" and loops[-1] in outer.ancestors() for outer in operation.ancestors()):
+            terms = replace(terms, low=1)
+        narrowed = not is_narrow(result) and not self._flow.wide_cycle(operation)
+        return Row(operation, kind, element, inputs, terms, narrowed)
+
+    def _feeds_wider_sum(self, operation: Operation) -> bool:
+        """Whether a 16-bit add exists only to be extended and added into a loop's wider sum."""
+        if not is_narrow(operation.results[0]):
+            return False
+        extended = operation.results[0].users
+        return bool(extended) and all(
+            user.name == "arith.extf"
+            and any(use.name in ADDS and self._carrying_loops(use) for use in user.results[0].users)
+            for user in extended
+        )
+
+    def _carrying_loops(self, operation: Operation) -> list[Operation]:
+        """Loops around the operation that carry its result back to one of its operands."""
+        home = self._flow.component.get(operation.results[0])
+        if home is None:
+            return []
+        component = self._flow.component
+        return [
+            outer
+            for outer in operation.ancestors()
+            if outer.name in LOOPS
+            and any(component.get(value) == home for value in outer.regions[0].blocks[0].arguments)
+        ] or [outer for outer in operation.ancestors() if outer.name in LOOPS][:1]
+
+    def _scaled(self, operation: Operation) -> bool:
+        """Whether the carried value is also multiplied on its way round (a decay), seen from this add."""
+        component = self._flow.component
+        home = component.get(operation.results[0])
+        return any(
+            operand.definition is not None
+            and operand.definition.name in ("arith.mulf", "arith.divf")
+            and component.get(operand) == home
+            for operand in operation.operands
+        )
+
+    def _times(self, terms: Terms, loops: Iterable[Operation]) -> Terms:
+        for loop in loops:
+            trips = self._ranges.trips(loop)
+            low = max(trips.low, 1) if trips else 1
+            unbounded = trips is None or trips.high >= 2**31 - 1 or terms.high is None
+            trust = trips.trust if trips and trips.trust is not Trust.PROVED else terms.trust
+            high = None if unbounded or trips is None or terms.high is None else terms.high * max(trips.high, 1)
+            terms = Terms(terms.low * low, high, trust)
+        return terms
+
+
+def _depth(a: Value) -> int:
+    return a.type.shape[-1] if a.type.shape else 1
+
+
+def _loops_around(operation: Operation, home: Value) -> list[Operation]:
+    """Loops the operation stands in and the allocation does not, up to where the allocation is written anew."""
+    writers = [user for view in _views(home) for user in view.users if user.name == "ttng.tmem_store"]
+    loops = []
+    for outer in operation.ancestors():
+        if outer.name not in LOOPS:
+            continue
+        if inside(home, outer) or any(outer in writer.ancestors() for writer in writers):
+            break
+        loops.append(outer)
+    return loops
+
+
+def _views(home: Value) -> Iterator[Value]:
+    yield home
+    for user in home.users:
+        if user.name.startswith(("ttg.memdesc_", "ttng.tmem_subslice")):
+            yield from user.results
+
+
+def _chain(operation: Operation) -> int:
+    """Terms of the tree of adds that ends here, looking through nothing else; at least 2."""
+    count, todo = 0, [operation]
+    while todo:
+        add = todo.pop()
+        for operand in add.operands:
+            inner = operand.definition
+            if inner is not None and inner.name in ADDS and inner.block is add.block and count + len(todo) < 4096:
+                todo.append(inner)
+            else:
+                count += 1
+    return count
+
+
+def _atomic(operation: Operation) -> Row | None:
+    kind = (operation.string("atomic_rmw_op") or operation.string("kind") or "").lower()
+    value = next((operand for operand in reversed(operation.operands) if is_float(operand)), None)
+    if value is None or kind not in ("fadd", "add"):
+        return None
+    return Row(operation, "atomic", value.type.element, value.type.element, Terms(1, None))
+
+
+def _through_loops(value: Value) -> Operation | None:
+    """The operation that made a value, seen through loop arguments, loop results and identities."""
+    for _ in range(64):
+        operation = value.definition
+        if operation is None:
+            parent = value.block.parent
+            if parent.name != "scf.for" or value.index == 0 or value.index + 2 >= len(parent.operands):
+                return None
+            value = parent.operands[value.index + 2]
+        elif operation.name in ("ttng.warp_group_dot_wait", "ttg.convert_layout"):
+            value = operation.operands[min(value.index, len(operation.operands) - 1)]
+        elif operation.name == "scf.for":
+            terminator = operation.regions[0].blocks[0].terminator
+            if terminator is None or value.index >= len(terminator.operands):
+                return None
+            value = terminator.operands[value.index]
+        else:
+            return operation
+    return None
+
+
+def _total(terms: Iterable[Terms]) -> Terms:
+    low, high, trust = 0, 0, Trust.PROVED
+    unbounded = False
+    for term in terms:
+        low += term.low
+        unbounded |= term.high is None
+        high += term.high or 0
+        trust = term.trust if term.trust is not Trust.PROVED else trust
+    return Terms(low, None if unbounded else high, trust)

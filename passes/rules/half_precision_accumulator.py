@@ -1,0 +1,139 @@
+"""Sums kept in 16 bits or fewer (PRC-02)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kcontract.ir.artifact import Artifact
+from kcontract.ir.launch import Trust
+from kcontract.model import Accumulator, Confidence, Finding, Level, Place, Settled
+from kcontract.passes.analysis.accumulations import UNIT_ROUNDOFF, Ledger, Row
+from kcontract.passes.base import Facts, Rule
+
+NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "tf32": "tf32"}
+_REMEDIES = {
+    "reduce": "convert before reducing: tl.sum(x.to(tl.float32))",
+    "scan": "convert before scanning: tl.cumsum(x.to(tl.float32))",
+    "dot": "let tl.dot accumulate in float32 (out_dtype=tl.float32) and round once at the end",
+    "mma": "let tl.dot accumulate in float32 (out_dtype=tl.float32) and round once at the end",
+    "atomic": "add into a float32 buffer and round once at the end",
+    "partial": "convert each term to float32 before the first add",
+}
+_SUM = "keep the running value in float32 and round once at the end"
+
+
+class HalfPrecisionAccumulator(Rule):
+    """Finds sums that are kept in 16 bits or fewer.
+
+    ## Contract
+
+    A sum of 16-bit inputs is kept in at least 32 bits until it is complete (gate PRC-02). A contract that declares
+    `accumulator: input` allows the input's type instead.
+
+    ## Why it matters
+
+    A running sum in bfloat16 stops growing once it is 256 times its terms; in float16 it overflows past 65504 and
+    stops at 2048 times its terms. Neither raises an error, and random inputs of small size hide both. Triton keeps
+    16-bit sums where the program asks for them: `tl.sum` of a float16 tensor adds in float16.
+
+    ## Fires on
+
+    Accumulators of `tl.dot` (also as `warp_group_dot` and `tc_gen5_mma`, where the type stands in Tensor Memory),
+    `tl.sum`, `tl.cumsum` and other reductions, loop-carried sums and recurrences, sums that are float32 in name but
+    rounded to 16 bits on every trip, 16-bit adds made only to enter a wider sum, and float atomics.
+
+    With N terms and unit roundoff u of the accumulator, it is a violation where N·u >= 1/2 is proved (float16:
+    N >= 1024, bfloat16: N >= 128), a hazard where N is unknown, and a note where N·u < 1/2.
+
+    ## Silent on
+
+    Sums kept in float32 or wider, whatever the inputs; comparisons (`tl.max`); single adds; a value that is rounded
+    to 16 bits only after its sum is complete.
+
+    ## Limits
+
+    Inline assembly is not read by this rule. N counts the terms of one accumulator; several that are added to each
+    other later are judged one by one. An in-place rotation of values between lanes counts as a sum.
+
+    ## Source
+
+    Level table: docs/levels.md. First-order bound N·u·Σ|x| of recursive summation: Higham, Accuracy and Stability of
+    Numerical Algorithms, 2nd ed., section 4.2. Triton's types: triton-lang/triton issues 6974, 6961.
+    """
+
+    slug = "half-precision-accumulator"
+    gate = "PRC-02"
+    since = "0.1"
+
+    def check(self, artifact: Artifact, facts: Facts) -> Iterator[Finding | Settled]:
+        """Judge each accumulator of the ledger; settle the gate where none is narrow."""
+        if artifact.module is None:
+            return
+        sums = list(facts.get(Ledger).sums())
+        narrow = [row for row in sums if row.narrow]
+        if facts.contract.accumulator is Accumulator.INPUT:
+            narrow = [row for row in narrow if row.element != row.inputs]
+        for row in narrow:
+            yield self._finding(row)
+        if not sums:
+            yield Settled(self.gate, "accumulators", "ttgir", "no floating-point sum", applicable=False)
+        elif all(level(row) is Level.NOTE for row in narrow):
+            kept = len(sums) - len(narrow)
+            reason = f"{kept} of {len(sums)} sums kept in 32 bits or more" + (", the others short" if narrow else "")
+            yield Settled(self.gate, "accumulators", "ttgir", reason)
+
+    def _finding(self, row: Row) -> Finding:
+        element = row.inputs if row.narrowed else row.element
+        name = NAMES.get(element, element)
+        found = f"{'float32 in name only, rounded to 16 bits on every trip' if row.narrowed else name}"
+        roundoff = UNIT_ROUNDOFF.get(element, 2.0**-8)
+        exponent = {2.0**-11: -11, 2.0**-8: -8}.get(roundoff)
+        product = row.terms.low * roundoff
+        severity = level(row)
+        if severity is Level.VIOLATION:
+            why = f"{row.terms.low} terms times a unit roundoff of 2^{exponent} is {product:g}"
+            why += " (1/2 or more: the sum can lose every digit)"
+        elif severity is Level.HAZARD:
+            limit = int(0.5 / roundoff)
+            why = f"the number of terms is not known here; from {limit} terms on the sum can lose every digit"
+        else:
+            why = f"{row.terms.high} terms times a unit roundoff of 2^{exponent} stays below 1/2"
+        return Finding(
+            self.slug,
+            self.gate,
+            severity,
+            f"{_subject(row)} of {row.terms} terms kept in {found}, wanted float32",
+            Place(row.operation.location, "ttgir", row.operation.line),
+            Confidence.READ if row.terms.trust is Trust.OBSERVED else Confidence.PROVED,
+            why,
+            _REMEDIES.get(row.kind, _SUM),
+            "run it with a long axis and inputs that separate 16- from 32-bit sums" if severity is Level.HAZARD else "",
+            evidence={
+                "kind": row.kind,
+                "element": row.element,
+                "inputs": row.inputs,
+                "terms": [row.terms.low, row.terms.high],
+                "trust": row.terms.trust.value,
+            },
+        )
+
+
+def level(row: Row) -> Level:
+    """The level of a narrow sum by the table in docs/levels.md."""
+    roundoff = UNIT_ROUNDOFF.get(row.element if not row.narrowed else row.inputs, 2.0**-8)
+    if row.terms.low * roundoff >= 0.5:
+        return Level.VIOLATION
+    if row.kind == "partial" or row.terms.high is None or row.terms.high * roundoff >= 0.5:
+        return Level.HAZARD
+    return Level.NOTE
+
+
+def _subject(row: Row) -> str:
+    return {
+        "dot": "dot product",
+        "mma": "dot product",
+        "recurrence": "recurrence",
+        "scan": "scan",
+        "atomic": "atomic sum",
+        "partial": "part of a longer sum",
+    }.get(row.kind, "sum")
