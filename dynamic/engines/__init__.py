@@ -1,0 +1,1 @@
+"""Where a candidate runs: on a GPU, as PTX on the CPU, or compiled only."""

@@ -1,0 +1,51 @@
+"""Puts an engine in place at the start of a Python process of the program, before its own code imports Triton.
+
+``site/sitecustomize.py`` calls ``start``. Nothing heavy is imported here: the driver is installed when the program's
+import of ``triton`` has finished, the device shim when that of ``torch`` has, and a process that imports neither pays
+for a look at one environment variable.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from types import ModuleType, TracebackType
+
+from kcontract._boot import Waiter
+from kcontract.dynamic.engines import records
+
+
+def start() -> None:
+    """Install the engine named by the environment."""
+    settings = records.Settings.from_environment()
+    if settings is None:
+        return
+    chosen = settings
+
+    def on_triton(module: ModuleType) -> None:
+        from kcontract.dynamic.engines import compile as engine
+
+        engine.install(chosen)
+
+    def on_torch(module: ModuleType) -> None:
+        from kcontract.dynamic.engines import devices, shim
+
+        shim.install(devices.device(chosen.target))
+
+    sys.meta_path.insert(0, Waiter({"triton": on_triton, "torch": on_torch}))
+    _record_failures(settings.records)
+
+
+def _record_failures(path: str) -> None:
+    """Note the exception that ends the program, so that the summary can say it in a sentence."""
+    show = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        frames = traceback.extract_tb(trace)
+        place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        records.write(path, "failure", error=records.sentence(error), place=place, missing=missing)
+        show(kind, error, trace)
+
+    sys.excepthook = hook
