@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 
 from kcontract.ir.launch import Trust
 from kcontract.ir.ttgir import Operation, Value
-from kcontract.passes.analysis.flow import LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
+from kcontract.passes.analysis.flow import DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
 from kcontract.passes.analysis.ranges import Ranges
 from kcontract.passes.base import Facts
 
-DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
 ADDS = ("arith.addf", "arith.subf", "math.fma")
 ATOMICS = ("tt.atomic_rmw", "tt.descriptor_reduce", "ttng.async_tma_reduce")
 SINKS = (*DOTS, *MMAS, *ADDS, "tt.reduce", "tt.scan", *ATOMICS)
@@ -121,9 +120,9 @@ class Ledger:
     def _row(self, operation: Operation) -> Row | None:
         name = operation.name
         if name in MMAS:
-            return self._mma(operation)
+            return self._mma(operation) if is_float(operation.operands[2]) else None
         if name in DOTS:
-            return self._dot(operation)
+            return self._dot(operation) if is_float(operation.results[0]) else None
         if name in ("tt.reduce", "tt.scan"):
             return self._reduction(operation)
         if name in ATOMICS:

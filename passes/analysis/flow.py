@@ -9,7 +9,7 @@ arguments, yields, branches, partitions of a warp-specialised loop, and allocati
 ``%s`` has type f32, yet every cycle through it passes ``%h``: the sum is kept in 16 bits.
 
 Two addresses are the same when they are the same SSA value defined outside the loop, or views of one allocation.
-Integers and pointers are no part of the graph. Elements are not told apart: a value that moves between lanes
+Integers and pointers are no part of the graph, nor is the way through the factors of a matrix product. Elements are not told apart: a value that moves between lanes
 (a rotation) looks like one that stays.
 """
 
@@ -34,6 +34,7 @@ _VIEWS = frozenset(
 _STORES = {"ttng.tmem_store": (0, 1), "ttg.local_store": (0, 1)}
 _LOADS = {"ttng.tmem_load": 0, "ttg.local_load": 0}
 LOOPS = ("scf.for", "scf.while")
+DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
 MMAS = ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
 
 
@@ -137,6 +138,8 @@ class Flow:
             yield from self._memory(operation)
         elif name in MMAS:
             return  # adds into its allocation: the ledger knows
+        elif name in DOTS:  # what is multiplied is data; only the third operand is the sum so far
+            yield operands[2], results[0]
         elif name in _STORES:
             value, destination = _STORES[name]
             yield operands[value], allocation(operands[destination])
