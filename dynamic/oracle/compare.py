@@ -1,0 +1,223 @@
+"""Comparing a candidate with what the oracle promises: masks exactly, finite elements by the bound, indices by choice."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field
+
+import torch
+
+from kcontract.dynamic.oracle.dtypes import Tensor, form
+from kcontract.dynamic.oracle.mode import Choice
+from kcontract.dynamic.oracle.run import Bounded, Expected
+from kcontract.model import Contract, NanPolicy, Subnormals
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What was declared. A policy edits what is expected, never the tolerance; ``tolerance`` alone replaces it.
+
+    ``nan``: with IGNORE, a NaN of the reference may be anything (max and min may drop it). ``subnormals``: with
+    FLUSH, results below the smallest normal number may be zero. ``saturate``: the largest finite value may stand
+    for ±Inf. ``tolerance``: an absolute allowance an element in place of the bound.
+    """
+
+    nan: NanPolicy = NanPolicy.PROPAGATE
+    subnormals: Subnormals = Subnormals.FLUSH
+    saturate: bool = False
+    tolerance: float | None = None
+
+    @staticmethod
+    def of(contract: Contract) -> Policy:
+        """The policy a contract declares; what it leaves open is taken as in the default."""
+        nan = contract.nan or NanPolicy.PROPAGATE
+        return Policy(nan, contract.subnormals or Subnormals.FLUSH, False, contract.tolerance)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One output compared. ``index`` is the worst element's multi-index; ``ratio`` is |found − wanted| / allowed.
+
+    ``reason`` is empty where ok, else one of shape, dtype, nan, inf, value, index. ``masks`` counts mismatched NaN,
+    +Inf and −Inf and the undetermined elements; ``required`` is the λ the finite elements would have needed.
+    """
+
+    ok: bool
+    output: str
+    reason: str
+    index: tuple[int, ...]
+    found: float | str
+    wanted: float | str
+    allowed: float | str
+    ratio: float
+    required: float
+    masks: dict[str, int] = field(default_factory=dict)
+
+
+def plain(value: float) -> float | str:
+    """A number as a Witness stores it: ``nan``, ``inf`` and ``-inf`` are words."""
+    return value if math.isfinite(value) else str(value)
+
+
+def compare(candidate: Tensor, expected: Bounded, policy: Policy | None = None, lam: float = 8.0) -> Comparison:
+    """Compare one output. ``lam`` is the model's λ, used only to report the λ that would have been required."""
+    policy = policy or Policy()
+    name = expected.name
+    if tuple(candidate.shape) != tuple(expected.value.shape):
+        return _refused(name, "shape", str(tuple(candidate.shape)), str(tuple(expected.value.shape)))
+    if candidate.dtype is not expected.dtype and expected.value.is_floating_point():
+        return _refused(name, "dtype", str(candidate.dtype), str(expected.dtype))
+    if candidate.numel() == 0:
+        return Comparison(True, name, "", (), 0.0, 0.0, 0.0, 0.0, 0.0)
+    candidate = candidate.detach().to(expected.value.device)
+    if not expected.value.is_floating_point():
+        return _exact(candidate, expected)
+    kind = form(expected.dtype)
+    y, found = expected.value, candidate.double()
+    rounded = y.to(expected.dtype).double()
+    if expected.dtype is torch.float8_e4m3fn:
+        rounded = torch.where(y.abs() > kind.largest * (1 + kind.u), torch.copysign(torch.tensor(math.inf, device=y.device, dtype=y.dtype), y), rounded)
+        found = torch.where(torch.isnan(found) & torch.isinf(rounded), rounded, found)
+    if policy.tolerance is None:
+        size = y.abs()
+        allowed = expected.bound * (1 + kind.u) + size * kind.u + kind.eta
+        if policy.subnormals is Subnormals.FLUSH:
+            allowed = torch.where(size <= kind.tiny + expected.bound, torch.maximum(allowed, size.clamp(max=kind.tiny) + expected.bound), allowed)
+    else:
+        allowed = torch.full_like(y, policy.tolerance)
+    skip = expected.undetermined.clone()
+    if policy.nan is NanPolicy.IGNORE:
+        skip |= torch.isnan(rounded)
+    gap = (found - y).abs()
+    limit = kind.largest * (1 + kind.u)
+    either = torch.isfinite(y) & (y.abs() + allowed >= limit)
+    found_inf, wanted_inf = torch.isinf(found), torch.isinf(rounded)
+    same_sign = torch.sign(found) == torch.sign(y)
+    wrong_nan = (torch.isnan(found) != torch.isnan(rounded)) & ~skip
+    wrong_inf = (found_inf != wanted_inf) & ~(either & same_sign & (found_inf | (gap <= allowed) | _at_limit(found, kind.largest)))
+    if policy.saturate:
+        wrong_inf &= ~(wanted_inf & same_sign & _at_limit(found, kind.largest))
+    wrong_inf |= found_inf & wanted_inf & ~same_sign
+    wrong_inf &= ~skip & ~wrong_nan & ~torch.isnan(rounded) & ~torch.isnan(found)
+    finite = torch.isfinite(found) & torch.isfinite(rounded) & ~skip
+    ratio = torch.where(finite, gap / allowed.clamp(min=5e-324), 0.0)
+    wrong = finite & (gap > allowed)
+    masks = {
+        "nan": int(wrong_nan.sum()),
+        "+inf": int((wrong_inf & ((y > 0) | (found > 0))).sum()),
+        "-inf": int((wrong_inf & ~((y > 0) | (found > 0))).sum()),
+        "value": int(wrong.sum()),
+        "undetermined": int(expected.undetermined.sum()),
+    }
+    required = 0.0
+    if policy.tolerance is None:
+        raw = expected.bound / lam
+        over = torch.where(finite, gap - y.abs() * kind.u - kind.eta, 0.0)
+        if policy.subnormals is Subnormals.FLUSH:
+            over = torch.where((y.abs() < kind.tiny) & (found == 0), 0.0, over)
+        required = float((over / (raw * (1 + kind.u)).clamp(min=1e-300)).max().clamp(min=0.0))
+    for reason, mask in (("nan", wrong_nan), ("inf", wrong_inf)):
+        if bool(mask.any()):
+            at = tuple(int(k) for k in mask.nonzero()[0])
+            return _at(name, reason, at, found, rounded, allowed, math.inf, required, masks)
+    worst = int(ratio.reshape(-1).argmax())
+    at = tuple(int(k) for k in torch.unravel_index(torch.tensor(worst), ratio.shape)) if ratio.dim() else ()
+    bad = bool(wrong.any())
+    return _at(name, "value" if bad else "", at, found, y, allowed, float(ratio[at]), required, masks)
+
+
+def _at_limit(found: Tensor, largest: float) -> Tensor:
+    return found.abs() >= largest
+
+
+def _at(
+    name: str, reason: str, at: tuple[int, ...], found: Tensor, wanted: Tensor, allowed: Tensor, ratio: float,
+    required: float, masks: dict[str, int],
+) -> Comparison:  # fmt: skip
+    values = (plain(float(t[at])) for t in (found, wanted, allowed))
+    return Comparison(not reason, name, reason, at, *values, ratio, required, masks)
+
+
+def _refused(name: str, reason: str, found: str, wanted: str) -> Comparison:
+    return Comparison(False, name, reason, (), found, wanted, wanted, math.inf, math.inf)
+
+
+def _exact(candidate: Tensor, expected: Bounded) -> Comparison:
+    wrong = candidate.to(expected.value.dtype) != expected.value
+    if expected.choice is not None:
+        wrong = wrong & ~acceptable(candidate, expected)
+    elif bool(wrong.any()):
+        wrong = wrong & ~expected.undetermined
+    masks = {"value": int(wrong.sum()), "undetermined": int(expected.undetermined.sum())}
+    bad = bool(wrong.any())
+    at = tuple(int(k) for k in wrong.nonzero()[0]) if bad else ()
+    if not bad:
+        return Comparison(True, expected.name, "", (), 0.0, 0.0, 0.0, 0.0, 0.0, masks)
+    found, wanted = float(candidate[at]), float(expected.value[at])
+    return Comparison(False, expected.name, "index", at, found, wanted, 0.0, math.inf, math.inf, masks)
+
+
+def acceptable(candidate: Tensor, expected: Bounded) -> Tensor:
+    """Where an index names a term within the errors of the one the reference chose (and is in range, unrepeated)."""
+    choice: Choice = expected.choice  # type: ignore[assignment]
+    lam = 8.0
+    terms, dim = choice.terms, choice.dim
+    index, right = candidate.long(), expected.value
+    if not choice.keepdim and terms.dim() == index.dim() + 1:
+        index, right = index.unsqueeze(dim), right.unsqueeze(dim)
+    if terms.dim() == 1 and index.dim() == 0:
+        index, right = index.reshape(1), right.reshape(1)
+    inside = (index >= 0) & (index < terms.shape[dim])
+    safe = index.clamp(0, terms.shape[dim] - 1)
+    gap = (terms.gather(dim, safe) - terms.gather(dim, right)).abs()
+    slack = torch.zeros_like(gap)
+    if choice.error is not None:
+        slack = (choice.error.gather(dim, safe) + choice.error.amax(dim, keepdim=True)) * lam
+    fine = inside & (gap <= slack)
+    if index.shape[dim] > 1:
+        ordered = safe.sort(dim)
+        repeated = torch.zeros_like(fine).scatter(
+            dim, ordered.indices, torch.cat([torch.zeros_like(fine.narrow(dim, 0, 1)), ordered.values.diff(dim=dim) == 0], dim)
+        )
+        fine &= ~repeated
+    return fine.reshape(expected.value.shape)
+
+
+class SubnormalAnswer(str, enum.Enum):
+    """What a kernel does below the smallest normal number."""
+
+    PRESERVES = "preserves"
+    FLUSHES_RESULTS = "flushes results"
+    FLUSHES_INPUTS = "flushes inputs"
+    WRONG = "wrong"
+    NOT_SHOWN = "not shown"
+
+
+def judge_subnormals(candidate: Tensor, keeping: Bounded, flushing: Bounded, flushing_inputs: Bounded) -> SubnormalAnswer:
+    """The subnormal verdict of one output, by three bounds of one reference on the same inputs.
+
+    ``keeping`` is bounded with eta = 2^-150, ``flushing`` with 2^-126, ``flushing_inputs`` also admits inputs below
+    2^-126 read as zero. NOT_SHOWN: even a kernel that flushes all would be within the first bound (1 + exp(x)).
+    """
+    strict = Policy(subnormals=Subnormals.PRESERVE)
+    loose = Policy(subnormals=Subnormals.FLUSH)
+    kind = form(keeping.dtype)
+    room = keeping.bound * (1 + kind.u) + keeping.value.abs() * kind.u + kind.eta
+    moved = torch.maximum(flushing_inputs.bound, torch.where(keeping.value.abs() < kind.tiny, keeping.value.abs(), 0.0))
+    shows = bool((moved > room).any())
+    if compare(candidate, keeping, strict).ok:
+        return SubnormalAnswer.PRESERVES if shows else SubnormalAnswer.NOT_SHOWN
+    if compare(candidate, flushing, loose).ok:
+        return SubnormalAnswer.FLUSHES_RESULTS
+    if compare(candidate, flushing_inputs, loose).ok:
+        return SubnormalAnswer.FLUSHES_INPUTS
+    return SubnormalAnswer.WRONG
+
+
+def compare_all(candidate: list[Tensor], expected: Expected, policy: Policy | None = None) -> tuple[Comparison, ...]:
+    """Every output in order; a missing or surplus output is a ``shape`` failure of its own."""
+    found = [compare(c, e, policy, expected.model.lam) for c, e in zip(candidate, expected.outputs, strict=False)]
+    if len(candidate) != len(expected.outputs):
+        found.append(_refused("outputs", "shape", f"{len(candidate)} outputs", f"{len(expected.outputs)} outputs"))
+    return tuple(found)

@@ -1,0 +1,252 @@
+"""The dispatch mode that runs a reference in float64 and carries an error bound beside every tensor.
+
+It takes values from the native operation and errors from the operation's rule. An operation without a rule is
+taken as pointwise if aten says so, else decomposed by torch's own table, else estimated by perturbation.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from kcontract.dynamic.oracle.dtypes import FORMATS, Tensor
+from kcontract.dynamic.oracle.fallback import decomposition, pointwise_by_sampling, stochastic
+from kcontract.dynamic.oracle.model import Accumulation
+from kcontract.dynamic.oracle.registry import Rule, rules
+from kcontract.dynamic.oracle.tables import EXACT, Err, Tables, either, plus
+from kcontract.errors import InputError
+
+LIMIT64 = torch.finfo(torch.float64).max
+LIMIT32 = torch.finfo(torch.float32).max
+CONSTANTS = frozenset({"full", "full_like", "scalar_tensor", "masked_fill", "fill", "constant_pad_nd", "new_full"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a part of a bound came from: the operation, its formula, and the longest sum it formed."""
+
+    op: str
+    formula: str
+    n: int
+    u: float
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What an index was chosen from: the terms, their error before λ (None: exact), and the axis."""
+
+    terms: Tensor
+    error: Tensor | None
+    dim: int
+    keepdim: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    base: str
+    functional: Any
+    is_view: bool
+    out_names: tuple[str, ...]
+    rule: Rule | None
+    decomposed: Any
+    pointwise: bool
+
+
+@functools.cache
+def _describe(func: Any) -> _Operation:
+    schema = func._schema
+    base = schema.name.split("::")[1]
+    returns = [r.alias_info for r in schema.returns]
+    is_view = any(a is not None and not a.is_write for a in returns)
+    written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    out_names = tuple(a.name for a in written if a.kwarg_only)
+    functional = func
+    if written:
+        packet = getattr(torch.ops.aten, base[:-1] if base.endswith("_") else base, None)
+        overload = schema.overload_name or "default"
+        if out_names:
+            overload = "default" if overload == "out" else overload.replace("_out", "")
+        functional = getattr(packet, overload, None)
+        if functional is None:
+            raise InputError(f"the reference writes in place through {func}, which the oracle cannot follow")
+        base = functional._schema.name.split("::")[1]
+    found = rules().get(base)
+    return _Operation(
+        base,
+        functional,
+        is_view,
+        out_names,
+        found,
+        None if found else decomposition(functional),
+        torch.Tag.pointwise in functional.tags,
+    )
+
+
+class BoundMode(TorchDispatchMode):
+    """Runs float64 operations under an accumulation model; ``err`` tells what may be wrong with a tensor.
+
+    ``matrix_units``: products may be added up by units that cut towards zero (16-bit and tf32 factors on GPUs).
+    ``estimated`` names the operations whose error was only estimated; ``sources`` counts where errors came from.
+    """
+
+    def __init__(self, model: Accumulation, matrix_units: bool = False) -> None:
+        super().__init__()
+        self.matrix_units = matrix_units
+        self.model, self.lam, self.u = model, model.lam, model.u
+        self.tables = Tables()
+        self.estimated: set[str] = set()
+        self.branches: set[str] = set()
+        self.sources: dict[tuple[str, str], tuple[int, float]] = {}
+        self.calls: Counter[str] = Counter()
+        self.current = ""
+        self.function: Any = None
+        self.wants_indices = torch.is_grad_enabled()
+        self._choices: dict[int, tuple[Tensor, Choice]] = {}
+        self._eta = torch.tensor(model.eta, dtype=torch.float64)
+
+    def err(self, t: Any) -> Err:
+        """What may be wrong with ``t``; scalars and None are exact."""
+        return self.tables.get(t) if isinstance(t, torch.Tensor) else EXACT
+
+    def fresh(self, y: Tensor, k: float) -> Tensor:
+        """k·u·|y| + eta: k roundings of a result, and underflow."""
+        size = y.abs()
+        if size.device != self._eta.device:
+            self._eta = self._eta.to(size.device)
+        return torch.add(self._eta, size, alpha=k * self.u, out=size)
+
+    def tiny(self, y: Tensor, i: Tensor | None) -> Tensor | None:
+        """``i`` with the model's eta added in place: underflow of a product or a quotient."""
+        if self.model.eta == 0.0:
+            return i
+        return torch.full_like(y, self.model.eta) if i is None else i.add_(self.model.eta)
+
+    def choose(self, index: Tensor, x: Tensor, e: Err, dim: int, keepdim: bool) -> None:
+        """Remember what an index was chosen from, so that another right choice can be told from a wrong one."""
+        self._choices[id(index)] = (index, Choice(x, e.total(), dim, keepdim))
+
+    def choice(self, index: Tensor) -> Choice | None:
+        """What an index tensor was chosen from, if it is the very result of argmax, topk and the like."""
+        found = self._choices.get(id(index))
+        return found[1] if found is not None and found[0] is index else None
+
+    def record(self, op: str, formula: str, n: int = 1, u: float | None = None) -> None:
+        """Remember the longest sum of each formula for the verdict's provenance."""
+        key = (op, formula)
+        if key not in self.sources or self.sources[key][0] < n:
+            self.sources[key] = (n, self.u if u is None else u)
+
+    def provenance(self) -> tuple[Source, ...]:
+        """The formulas that took part, the longest sum of each."""
+        return tuple(Source(op, formula, n, u) for (op, formula), (n, u) in sorted(self.sources.items()))
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        what = _describe(func)
+        if what.is_view:
+            if what.base == "view" and args[1:] and isinstance(args[1], torch.dtype):
+                raise InputError("the reference reinterprets a tensor's bits with view(dtype), which has no float64 form")
+            return func(*args, **kwargs)
+        self.calls[what.base] += 1
+        targets = [kwargs.pop(name) for name in what.out_names]
+        step = self._double(kwargs)
+        args, kwargs = tree_map(_as_double, args), tree_map(_as_double, kwargs)
+        if what.functional is not func and not targets:
+            targets = [args[0]]
+        y = what.functional(*args, **kwargs)
+        errs = self._errors(what, y, args, kwargs)
+        results = y if isinstance(y, (tuple, list)) else (y,)
+        for at, (value, err) in enumerate(zip(results, errs, strict=True)):
+            if not isinstance(value, torch.Tensor):
+                if not err.exact or any(not self.err(a).exact for a in args):
+                    self.branches.add(what.base)
+                continue
+            err = self._finish(what.base, value, err, step)
+            if targets:
+                targets[at].copy_(value)
+                self.tables.put(targets[at], _spread(err, targets[at]))
+            elif not _shares(value, args):
+                self.tables.put(value, _spread(err, value))
+        if targets:
+            return targets[0] if len(targets) == 1 else tuple(targets)
+        return y
+
+    def _double(self, kwargs: dict[str, Any]) -> float:
+        """Turn a floating ``dtype`` argument into float64; returns the roundoff of the cast it stood for."""
+        dtype = kwargs.get("dtype")
+        if dtype is None or not dtype.is_floating_point or dtype is torch.float64:
+            return 0.0
+        kwargs["dtype"] = torch.float64
+        u = FORMATS[dtype].u if dtype in FORMATS else 0.0
+        return u if u > self.u else 0.0
+
+    def _errors(self, what: _Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
+        self.current, self.function = what.base, what.functional
+        if what.rule is not None:
+            errs = what.rule(self, y, *args, **kwargs)
+        else:
+            tensors = [a for a in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
+            count = len(y) if isinstance(y, (tuple, list)) else 1
+            random = torch.Tag.nondeterministic_seeded in what.functional.tags
+            if not tensors or random or not any(t.is_floating_point() or not self.err(t).exact for t in tensors):
+                errs = (EXACT,) * count
+            elif what.pointwise and count == 1:
+                errs = pointwise_by_sampling(self, y, what.functional, args, kwargs)
+            elif what.decomposed is not None:
+                with self:
+                    parts = what.decomposed(*args, **kwargs)
+                parts = parts if isinstance(parts, (tuple, list)) else (parts,)
+                errs = tuple(self.err(p) for p in parts)
+            else:
+                self.estimated.add(what.base)
+                errs = stochastic(self, y, what.functional, args, kwargs)
+        return errs if type(errs) is tuple else (errs,)
+
+    def _finish(self, base: str, y: Tensor, err: Err, step: float) -> Err:
+        """Handle non-finite and overflowing values, and add what storing the result in a narrow type costs."""
+        if not y.is_floating_point() or y.numel() == 0:
+            return err
+        if self.lam == 1.0:
+            err = err.systematic()
+        low, high = torch.aminmax(y)
+        largest = max(-float(low), float(high))
+        if not largest <= self.model.largest:
+            bad = ~torch.isfinite(y)
+            over = None if base in CONSTANTS else (y.abs() > self.model.largest) & ~bad
+            c = None if err.c is None else torch.where(bad, 0.0, err.c)
+            i = None if err.i is None else torch.where(bad, 0.0, err.i)
+            err = Err(c, i, either(err.und, over))
+        step = max(step, self.model.u_step if base not in CONSTANTS else 0.0)
+        if step:
+            stored = y.abs().mul_(step if self.lam == 1.0 else step / 2)
+            if not largest <= self.model.largest:
+                stored.nan_to_num_(0.0, 0.0)
+            self.record("store", "i += u|y|/2", 1, step)
+            return Err(err.c, plus(err.i, stored), err.und) if self.lam != 1.0 else Err(plus(err.c, stored), err.i, err.und)
+        return err
+
+
+def _as_double(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.is_floating_point() and value.dtype is not torch.float64 else value
+    if isinstance(value, float) and abs(value) == LIMIT64:
+        return LIMIT32 if value > 0 else -LIMIT32
+    return value
+
+
+def _shares(value: Tensor, args: Any) -> bool:
+    key = value.untyped_storage()._cdata
+    return any(isinstance(a, torch.Tensor) and a.untyped_storage()._cdata == key for a in args)
+
+
+def _spread(err: Err, t: Tensor) -> Err:
+    """The error expanded to the shape of ``t`` where a rule gave a broadcastable one."""
+    if all(p is None or p.shape == t.shape for p in err):
+        return err
+    return Err(*(p if p is None or p.shape == t.shape else p.expand(t.shape) for p in err))

@@ -1,0 +1,58 @@
+"""Small pieces rules are built of: linear combinations of errors, and what is lost near zero."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.tables import Err, either, plus
+
+if TYPE_CHECKING:
+    from kcontract.dynamic.oracle.mode import BoundMode
+
+
+def scaled(total: Tensor | None, gain: Any, e: Tensor) -> Tensor:
+    """total + |gain|·e; a gain of None is 1, a number is a factor, a tensor holds |gain| already."""
+    if gain is None or (not isinstance(gain, torch.Tensor) and gain == 1):
+        return e if total is None else total + e
+    if isinstance(gain, torch.Tensor):
+        if total is not None and total.shape == torch.broadcast_shapes(gain.shape, e.shape):
+            return torch.addcmul(total, gain, e)
+        return gain * e if total is None else total + gain * e
+    return e * abs(gain) if total is None else torch.add(total, e, alpha=abs(gain))
+
+
+def linear(ctx: BoundMode, y: Tensor, parts: list[tuple[Any, ...]], fresh: Tensor | None, und: Tensor | None = None) -> Err:
+    """Σ gain·error over ``parts`` of (error, gain) or (error, gain, source tensor), + ``fresh`` independent error.
+
+    The independent error of a source smaller than y is the same for many results: it counts as systematic.
+    """
+    c: Tensor | None = None
+    i = fresh
+    for part in parts:
+        e, gain = part[0], part[1]
+        if e.exact:
+            continue
+        if len(part) > 2 and part[2].shape != y.shape:
+            e = e.systematic()
+        if e.c is not None:
+            c = scaled(c, gain, e.c)
+        if e.i is not None:
+            i = scaled(i, gain, e.i)
+        und = either(und, e.und)
+    return Err(c, i, und)
+
+
+def clean(gain: Tensor) -> Tensor:
+    """A gain with NaN (0·Inf, at non-finite elements) taken as 0."""
+    return gain.nan_to_num_(0.0)
+
+
+def join(*errs: Err) -> Err:
+    """The sum of errors of like shape."""
+    c = i = und = None
+    for e in errs:
+        c, i, und = plus(c, e.c), plus(i, e.i), either(und, e.und)
+    return Err(c, i, und)

@@ -1,0 +1,265 @@
+"""Matrix products and everything bilinear: mm, bmm, mv, dot, addmm, baddbmm, convolution and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.registry import rule
+from kcontract.dynamic.oracle.rules.algebra import linear
+from kcontract.dynamic.oracle.sums import SAMPLE, SHORT, structured
+from kcontract.dynamic.oracle.tables import Err, either, plus
+
+if TYPE_CHECKING:
+    from kcontract.dynamic.oracle.mode import BoundMode
+
+Product = Callable[[Tensor, Tensor], Tensor]
+MMA_DEPTH = 16
+NARROW = 1e-25
+
+
+def product(
+    ctx: BoundMode,
+    op: str,
+    y: Tensor,
+    mul: Product,
+    a: Tensor,
+    b: Tensor,
+    n: int,
+    shared: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> Err:
+    """The error of y = mul(a, b), each element a sum of ``n`` products; ``mul`` is bilinear and monotone on >= 0.
+
+    Fresh: the law of ``sums`` with S = ab, Q = a²b², A = |a||b|; where factors are cut to tf32, + u_f·2A (cut towards
+    zero: systematic); in a matrix unit that adds 16 products at a time towards zero, + u·N/16·|S|.
+
+    Carried, worst case: |a|c_b + c_a|b| + λ·e_a·e_b. Exchangeable: systematic errors have a common sign along the sum
+    (a shifted mean), or the sign of the value (a scale), or neither: |c_a·b| + |(c_a·sgn a)·b| + sqrt(c_a²b²), and
+    sqrt(i_a²b² + a²i_b²) for the independent ones. ``shared`` gives what of the carried error all results of one row
+    or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32.
+    """
+    model, ea, eb = ctx.model, ctx.err(a), ctx.err(b)
+    c = i = None
+    if ctx.lam == 1.0:
+        ctx.record(op, "gamma_N·|a||b|", n)
+        c = _worst(ctx, mul, a, b, ea, eb, 2 * model.u_factor + model.factor(n))
+    else:
+        k, s2, extra = (n / 6 + 1) * model.u**2, (n / 3 + 1) * model.u**2, 2 * model.u_factor / ctx.lam
+        if n <= SHORT or _conspire(a, b, n, model.u):
+            ctx.record(op, "gamma_N·|a||b|", n)
+            extra += model.factor(n) / ctx.lam
+            k = s2 = 0.0
+        else:
+            ctx.record(op, "u·sqrt(S²(N/3 + 1) + Q(N/6 + 1))", n)
+            if model.block:
+                size = min(n, model.block)
+                k += (size * size / 3 + size + size / 6 + 1) * model.u_block**2
+            if model.parts:
+                k += n / model.parts * (model.parts / 6 + 1) * model.u_part**2
+                s2 += (model.parts / 3 + 1) * model.u_part**2
+        i = _independent(ctx, mul, a, b, ea, eb, k)
+        if s2:
+            i = torch.mul(y, y).mul_(s2) if i is None else i.addcmul_(y, y, value=s2)
+        i = None if i is None else i.clamp_(min=0.0).sqrt_()
+        if ea.c is not None:
+            c = _signed(mul, ea.c, a, lambda p: _narrow(mul, p, b))
+        if eb.c is not None:
+            c = plus(c, _signed(mul, eb.c, b, lambda p: _narrow(mul, a, p)))
+        if extra:
+            c = plus(c, _narrow(mul, a.abs().mul_(extra), b.abs()))
+        for part in shared:
+            c = plus(c, part)
+        if ctx.matrix_units and n > MMA_DEPTH:
+            ctx.record(op, "u·N/16·|S|", n)
+            c = plus(c, y.abs().mul_(model.u * n / MMA_DEPTH / ctx.lam))
+    i = ctx.tiny(y, i)
+    und = None
+    if ea.und is not None:
+        und = mul(ea.und.double(), torch.ones_like(b)) > 0.5
+    if eb.und is not None:
+        und = either(und, mul(torch.ones_like(a), eb.und.double()) > 0.5)
+    return Err(c, i, und)
+
+
+def _worst(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, factor: float) -> Tensor:
+    left, right = a.abs(), b.abs()
+    e_a, e_b = ea.total(), eb.total()
+    c = None if e_b is None else mul(left, e_b)
+    left = left.mul_(factor)
+    if e_a is not None:
+        left += e_a
+    if e_b is not None:
+        right = right + e_b
+    return plus(c, mul(left, right)).abs_()  # type: ignore[union-attr]
+
+
+def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Tensor | None:
+    """(k·a² + i_a² + c_a²)·(|b| + λe_b)² + a²·(i_b² + c_b²), or None where that is nothing."""
+    left = torch.mul(a, a).mul_(k) if k else None
+    left, right = _squares(left, ea), _squares(None, eb)
+    total = None
+    if left is not None:
+        e = eb.total()
+        size = b if e is None else torch.add(b.abs(), e, alpha=ctx.lam)
+        total = _narrow(mul, left, size * size)
+    if right is not None:
+        total = plus(total, _narrow(mul, a * a, right))
+    return total
+
+
+def _squares(start: Tensor | None, e: Err) -> Tensor | None:
+    for part in (e.i, e.c):
+        if part is not None:
+            start = part * part if start is None else start.addcmul_(part, part)
+    return start
+
+
+def _signed(mul: Product, c: Tensor, value: Tensor, apply: Product | Callable[[Tensor], Tensor]) -> Tensor:
+    """|c·| + |(c·sgn value)·|: one product where no value is negative."""
+    one: Tensor = apply(c).abs_()  # type: ignore[call-arg]
+    if float(value.min()) >= 0.0:
+        return one
+    return one.add_(apply(torch.copysign(c, value)).abs_())  # type: ignore[call-arg,no-any-return]
+
+
+def _narrow(mul: Product, p: Tensor, q: Tensor) -> Tensor:
+    """mul(p, q) in float32 after scaling both to at most 1; in float64 where the range of either is too wide."""
+    tops = []
+    for t in (p, q):
+        low, high = torch.aminmax(t)
+        top = max(-float(low), float(high))
+        if not 0.0 < top < float("inf"):
+            return mul(p, q)
+        if float(low) < NARROW * top:
+            size = t.abs()
+            if bool(((size < NARROW * top) & (size > 0)).any()):
+                return mul(p, q)
+        tops.append(top)
+    return mul((p / tops[0]).float(), (q / tops[1]).float()).double().mul_(tops[0] * tops[1])
+
+
+def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
+    """``structured``, asked of products of a sample of each factor (evenly spaced, not aligned)."""
+    picked = []
+    for t in (a, b):
+        flat = t.detach().reshape(-1) if t.is_contiguous() else t.detach().t().reshape(-1) if t.dim() == 2 else t.detach().reshape(-1)
+        picked.append(flat[:: max(1, flat.numel() // (4 * SAMPLE))][: 4 * SAMPLE].to("cpu").numpy())
+    left, right = picked
+    m = min(len(left), len(right))
+    if m < 8:
+        return True
+    if _repeats(left) and _repeats(right):
+        return True
+    largest = float(np.sqrt(n) * np.sqrt(np.mean(left**2) * np.mean(right**2)))
+    top = float(np.abs(left).max() * np.abs(right).max())
+    wide = np.abs(left[:m]) * np.abs(right[:m])
+    wide = wide[wide > 0]
+    if wide.size >= 8 and np.quantile(wide, 0.25) < 4 * u * max(largest, top):
+        return True
+    return False
+
+
+def _repeats(values: Any) -> bool:
+    size = np.abs(values)
+    size = size[size > 0]
+    if size.size < 8:
+        return True
+    return len(np.unique(size)) < min(64, size.size // 3) or float(size.std()) < 1e-4 * float(size.mean())
+
+
+def common(ctx: BoundMode, a: Tensor, b: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """What the results of one row of a @ b (and of one column) share of the factors' independent errors.
+
+    e_y[m, :] = e_a[m, :] @ b; with b = mean over columns + rest, the mean's part is the same for every column:
+    sqrt(i_a² @ mean²), and likewise down a column from i_b. Only the shared part must add up linearly later.
+    """
+    ia, ib = ctx.err(a).i, ctx.err(b).i
+    row = column = None
+    if ia is not None:
+        mean = b.mean(-1, keepdim=True)
+        row = torch.matmul(ia * ia, mean * mean).sqrt_()
+    if ib is not None:
+        mean = a.mean(-2, keepdim=True)
+        column = torch.matmul(mean * mean, ib * ib).sqrt_()
+    return row, column
+
+
+@rule("mm", "bmm", "mv", "dot", "vdot")
+def products(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
+    """y = ab: see ``product``, N the inner length (Higham, section 3.5)."""
+    shared = common(ctx, a, b) if a.dim() > 1 and b.dim() > 1 else (None, None)
+    mul = torch.bmm if a.dim() == 3 else torch.mm if b.dim() == 2 else torch.mv if a.dim() == 2 else torch.dot
+    return product(ctx, "matmul", y, mul, a, b, a.shape[-1], shared)
+
+
+@rule("addmm", "baddbmm", "addmv")
+def with_addend(
+    ctx: BoundMode, y: Tensor, start: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Err:
+    """y = β·start + α·ab: the product's error times |α|, the addend's times |β|, + u(|y| + |β·start|)."""
+    mul = torch.bmm if a.dim() == 3 else torch.mm if b.dim() == 2 else torch.mv
+    inner = y if beta == 0 else torch.sub(y, start, alpha=beta)
+    if alpha not in (0, 1):
+        inner = inner / alpha
+    shared = common(ctx, a, b) if b.dim() > 1 else (None, None)
+    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared)
+    fresh = ctx.fresh(y, 1.0)
+    if beta:
+        fresh = fresh + (start.abs() * (ctx.u * abs(beta)))
+    return linear(ctx, y, [(part, abs(alpha))] + ([(ctx.err(start), abs(beta), start)] if beta else []), fresh)
+
+
+@rule("convolution")
+def convolution(
+    ctx: BoundMode, y: Tensor, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int,
+) -> Err:  # fmt: skip
+    """A convolution is a sum of N = C/groups·k products (transposed: C_in/groups·k at most): see ``product``."""
+
+    def mul(p: Tensor, q: Tensor) -> Tensor:
+        return torch.ops.aten.convolution(p, q, None, stride, padding, dilation, transposed, output_padding, groups)
+
+    n = w[0].numel() if not transposed else w.shape[0] // groups * w[0, 0].numel()
+    shape = (-1,) + (1,) * (y.dim() - 2)
+    inner = y if bias is None else y - bias.reshape(shape)
+    ia = ctx.err(x).i
+    row = None
+    if ia is not None and groups == 1:
+        mean = w.mean(1 if transposed else 0, keepdim=True)
+        row = mul(ia * ia, mean * mean).clamp_(min=0.0).sqrt_()
+    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None))
+    if bias is None:
+        return part
+    eb = ctx.err(bias).systematic()
+    carried = Err(None if eb.c is None else eb.c.reshape(shape), None, None if eb.und is None else eb.und.reshape(shape))
+    return linear(ctx, y, [(part, 1), (carried, 1)], ctx.fresh(y, 1.0))
+
+
+@rule("convolution_backward")
+def convolution_backward(
+    ctx: BoundMode, y: Any, g: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: bool, output_padding: Any, groups: int, output_mask: Any,
+) -> tuple[Err, ...]:  # fmt: skip
+    """Gradients of a convolution: bilinear in (g, w) with N = k·C_out/groups, and in (g, x) with N = batch·positions."""
+    from kcontract.dynamic.oracle.sums import sum_terms
+
+    def back(g_: Tensor, x_: Tensor, w_: Tensor, mask: list[bool]) -> Any:
+        return torch.ops.aten.convolution_backward(
+            g_, x_.to(g_), w_.to(g_), bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask
+        )
+
+    to_x = to_w = to_bias = Err()
+    if output_mask[0]:
+        n = w.shape[0] // groups * w[0, 0].numel() if not transposed else w[0].numel()
+        to_x = product(ctx, "convolution", y[0], lambda p, q: back(p, x, q, [True, False, False])[0], g, w, n)
+    if output_mask[1]:
+        n = (g if not transposed else x).numel() // (g if not transposed else x).shape[1]
+        to_w = product(ctx, "convolution", y[1], lambda p, q: back(p, q, w, [False, True, False])[1], g, x, n)
+    if output_mask[2]:
+        dims = (0, *range(2, g.dim()))
+        to_bias = sum_terms(ctx, "sum", g, ctx.err(g), y[2], dims, False)
+    return to_x, to_w, to_bias

@@ -1,0 +1,144 @@
+"""Comparisons, where, maxima of pairs, and the gradients of kinked functions: where rounding may choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.registry import rule
+from kcontract.dynamic.oracle.rules.algebra import linear
+from kcontract.dynamic.oracle.tables import Err, either, plus
+
+if TYPE_CHECKING:
+    from kcontract.dynamic.oracle.mode import BoundMode
+
+
+@rule("lt", "le", "gt", "ge", "eq", "ne")
+def compare(ctx: BoundMode, y: Tensor, a: Any, b: Any) -> Err:
+    """A comparison may differ where |a − b| <= λ(e_a + e_b)."""
+    ea, eb = ctx.err(a), ctx.err(b)
+    total = plus(ea.total(), eb.total())
+    und = either(ea.und, eb.und)
+    if total is None:
+        return Err(None, None, und)
+    close = (torch.sub(a, b) if isinstance(a, torch.Tensor) else torch.rsub(b, a)).abs_() <= total * ctx.lam
+    return Err(None, None, either(und, close if bool(close.any()) else None))
+
+
+@rule("logical_and", "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor")
+def logic(ctx: BoundMode, y: Tensor, a: Any, b: Any) -> Err:
+    """A logical result may differ where an operand may."""
+    return Err(None, None, either(*(_may_differ(ctx, t) for t in (a, b))))
+
+
+@rule("logical_not", "bitwise_not", "isnan", "isinf", "isfinite")
+def negation(ctx: BoundMode, y: Tensor, a: Tensor) -> Err:
+    """A test of one operand may differ where the operand is undetermined."""
+    return Err(None, None, ctx.err(a).und)
+
+
+def _may_differ(ctx: BoundMode, t: Any) -> Tensor | None:
+    return ctx.err(t).und
+
+
+@rule("where")
+def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
+    """y = a or b: the chosen one's error; where the condition may differ, + (|a − b| + both errors)/λ … the value
+    may be either."""
+    if not y.is_floating_point():
+        return Err(None, None, either(ctx.err(cond).und, ctx.err(a).und, ctx.err(b).und))
+    ea, eb = _spread(ctx, a, y), _spread(ctx, b, y)
+    parts: list[Tensor | None] = []
+    for p, q in ((ea.c, eb.c), (ea.i, eb.i)):
+        parts.append(None if p is None and q is None else torch.where(cond, 0.0 if p is None else p, 0.0 if q is None else q))
+    und = None
+    if ea.und is not None or eb.und is not None:
+        no = torch.zeros((), dtype=torch.bool, device=y.device)
+        und = torch.where(cond, no if ea.und is None else ea.und, no if eb.und is None else eb.und)
+    doubt = ctx.err(cond).und
+    c = parts[0]
+    if doubt is not None:
+        gap = torch.sub(a, b).abs_() if isinstance(a, torch.Tensor) else torch.sub(b, a).abs()
+        both = plus(ea.total(), eb.total())
+        jump = gap / ctx.lam if both is None else torch.add(both, gap, alpha=1 / ctx.lam)
+        c = plus(c, torch.where(doubt, jump, 0.0))
+        und = either(und, doubt & ~torch.isfinite(gap))
+        if ea.und is not None or eb.und is not None:
+            und = either(und, doubt & either(ea.und, eb.und))
+        c = c.nan_to_num_(0.0, 0.0) if c is not None else None
+    return Err(c, parts[1], und)
+
+
+def _spread(ctx: BoundMode, t: Any, y: Tensor) -> Err:
+    e = ctx.err(t)
+    return e.systematic() if isinstance(t, torch.Tensor) and t.shape != y.shape else e
+
+
+@rule("masked_fill")
+def masked_fill(ctx: BoundMode, y: Tensor, x: Tensor, mask: Tensor, value: Any) -> Err:
+    """y = value where mask, else x: see ``where``."""
+    return where(ctx, y, mask, value, x) if isinstance(value, torch.Tensor) else _filled(ctx, y, x, mask, value)
+
+
+def _filled(ctx: BoundMode, y: Tensor, x: Tensor, mask: Tensor, value: float) -> Err:
+    e = ctx.err(x)
+    if ctx.err(mask).und is not None:
+        return where(ctx, y, mask, torch.full_like(x, value), x)
+    keep = ~mask
+    return Err(*(None if p is None else (p & keep if p.dtype is torch.bool else p * keep) for p in e))
+
+
+@rule("maximum", "minimum", "fmax", "fmin")
+def extreme(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
+    """y = max(a, b): at most the larger of the two errors, no rounding."""
+    ea, eb = _spread(ctx, a, y), _spread(ctx, b, y)
+    parts = [p if q is None else q if p is None else torch.maximum(p, q) for p, q in ((ea.c, eb.c), (ea.i, eb.i))]
+    total = plus(ea.total(), eb.total())
+    if total is not None and (ea.total() is None or eb.total() is None):
+        alive = plus(-(y - a).abs() if ea.total() is not None else -(y - b).abs(), total * ctx.lam) >= 0
+        parts = [None if p is None else p * alive for p in parts]
+    return Err(parts[0], parts[1], either(ea.und, eb.und))
+
+
+@rule("threshold_backward")
+def threshold_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, level: float) -> Err:
+    """y = g where x > level, else 0: the error of g there; where |x − level| <= λe, y may be g or 0."""
+    return kinked(ctx, y, g, x, [level], lambda: (x > level).to(y.dtype), 1.0)
+
+
+@rule("hardtanh_backward")
+def hardtanh_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, low: float, high: float) -> Err:
+    """y = g where low < x < high, else 0: see ``threshold_backward``."""
+    return kinked(ctx, y, g, x, [low, high], lambda: ((x > low) & (x < high)).to(y.dtype), 1.0)
+
+
+@rule("leaky_relu_backward")
+def leaky_relu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, slope: float, is_result: bool) -> Err:
+    """y = g or slope·g: see ``threshold_backward``; + u|y|."""
+    e = kinked(ctx, y, g, x, [0.0], lambda: torch.where(x > 0, 1.0, abs(slope)), abs(1 - slope))
+    return Err(e.c, plus(e.i, ctx.fresh(y, 1.0)), e.und)
+
+
+def kinked(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, kinks: list[float], gain: Any, jump: float) -> Err:
+    """The gradient of a piecewise linear function: gain·e_g, and jump·(|g| + λe_g)/λ where x ± λe meets a kink."""
+    eg, ex = ctx.err(g), ctx.err(x)
+    out = linear(ctx, y, [(eg, gain() if not (eg.c is None and eg.i is None) else None)], None)
+    if eg.und is not None:
+        out = Err(out.c, out.i, eg.und & (gain() != 0))
+    total = ex.total()
+    if total is not None:
+        reach = total * ctx.lam
+        near = None
+        for kink in kinks:
+            near = either(near, (x - kink).abs() <= reach)
+        if near is not None and bool(near.any()):
+            size = g.abs()
+            e = eg.total()
+            if e is not None:
+                size = torch.add(size, e, alpha=ctx.lam)
+            out = Err(plus(out.c, size.mul_(jump / ctx.lam).mul_(near)), out.i, either(out.und, ex.und))
+    if ex.und is not None:
+        out = Err(out.c, out.i, either(out.und, ex.und))
+    return out

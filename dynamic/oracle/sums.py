@@ -1,0 +1,149 @@
+"""The error of one sum of N terms under an accumulation model: the formula every reduction and product shares.
+
+Two laws (S = Σx, A = Σ|x|, Q = Σx², N terms, u the accumulator's unit roundoff):
+
+* worst case, any order: gamma_N·A (Higham, Accuracy and Stability, 2nd ed., section 4.2);
+* exchangeable order: u·sqrt(S²(N/3 + 1) + Q(N/6 + 1)), the second moment of Σ u·|partial sum|: a partial sum of k
+  exchangeable terms has E s_k² = Q·k(N − k)/(N(N − 1)) + S²·k(k − 1)/(N(N − 1)), and Σ_k gives N/3 and N/6.
+
+The second is only used where a sample of the terms looks exchangeable: see ``structured``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.tables import Err, plus
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from kcontract.dynamic.oracle.mode import BoundMode
+
+SHORT = 16
+SAMPLE = 128
+ROWS = 8
+DISTINCT = 64
+
+
+def structured(rows: NDArray[np.float64], n: int, u: float, largest: float) -> bool:
+    """True where terms conspire with rounding, so that only the worst case is safe. ``rows`` samples some sums.
+
+    Repeated (fewer than 64 distinct sizes: every addition may round the same way), nearly constant (standard
+    deviation below an ulp of the sum, 2·N·u·|mean|: the mean rounding error of a step, ulp/2·exp(−2π²(σ/ulp)²),
+    is not small), wide (a quarter of the terms below 4u times the ``largest`` partial sum: they are swallowed), or
+    trending (a prefix exceeds |S| + 4·sqrt(Q): sorted or in sign blocks).
+    """
+    size = np.abs(rows)
+    size = size[np.isfinite(size) & (size > 0)]
+    if size.size < 8:
+        return False
+    if len(np.unique(size)) < min(DISTINCT, size.size // 3):
+        return True
+    if np.quantile(size, 0.25) < 4 * u * largest:
+        return True
+    mean, deviation = rows.mean(axis=1), rows.std(axis=1)
+    if bool((deviation < 2 * n * u * np.abs(mean)).any()):
+        return True
+    prefix = np.abs(np.cumsum(rows, axis=1)).max(axis=1)
+    return bool((prefix > np.abs(rows.sum(axis=1)) + 4 * np.sqrt((rows * rows).sum(axis=1))).any())
+
+
+def sample_rows(x: Tensor, dims: tuple[int, ...]) -> NDArray[np.float64]:
+    """Up to ROWS × SAMPLE evenly spaced terms of ``x``, a row for each of some sums over ``dims``."""
+    reduced = [d for d in range(x.dim()) if d in dims]
+    kept = [d for d in range(x.dim()) if d not in dims]
+    wanted = {d: (SAMPLE if len(reduced) == 1 else 16) for d in reduced}
+    room = ROWS
+    for d in kept:
+        wanted[d] = min(x.shape[d], room)
+        room = max(1, room // wanted[d])
+    cut = tuple(slice(None, None, max(1, x.shape[d] // wanted[d])) for d in range(x.dim()))
+    part = x[cut].permute(*kept, *reduced)
+    rows = part.reshape(-1, int(np.prod([part.shape[len(kept) + k] for k in range(len(reduced))], dtype=int)))
+    found: NDArray[np.float64] = rows[:ROWS].detach().to("cpu", torch.float64).numpy()
+    return found
+
+
+def fresh_sum(
+    ctx: BoundMode,
+    op: str,
+    s: Tensor,
+    n: int,
+    squares: Callable[[], Tensor],
+    sizes: Callable[[], Tensor],
+    sample: Callable[[], NDArray[np.float64]],
+) -> Err:
+    """The error of adding up ``n`` terms a result ``s``; Q, A and a sample of terms are computed when needed."""
+    model = ctx.model
+    if n <= 1:
+        return Err()
+    if model.lam == 1.0 or n <= SHORT:
+        ctx.record(op, "gamma_N·Σ|x|", n)
+        return Err(sizes() * (model.factor(n) / ctx.lam), None, None)
+    q = squares()
+    variance = torch.mul(s, s).mul_((n / 3 + 1) * model.u**2)
+    k = (n / 6 + 1) * model.u**2
+    if model.block:
+        b = min(n, model.block)
+        k += (b * b / 3 + b + b / 6 + 1) * model.u_block**2
+    if model.parts:
+        p = model.parts
+        variance += s * s * ((p / 3 + 1) * model.u_part**2)
+        k += n / p * (p / 6 + 1) * model.u_part**2
+    i = variance.add_(q, alpha=k).sqrt_()
+    ctx.record(op, "u·sqrt(S²(N/3 + 1) + Q(N/6 + 1))", n)
+    largest = float(torch.maximum(s * s, q).nan_to_num(0.0, 0.0).max().sqrt()) if s.numel() else 0.0
+    if structured(sample(), n, model.u, largest):
+        ctx.record(op, "gamma_N·Σ|x|", n)
+        return Err(sizes() * (model.factor(n) / ctx.lam), None, None)
+    return Err(None, i, None)
+
+
+def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple[int, ...], keepdim: bool) -> Err:
+    """The error of s = Σ x over ``dims``: what the terms carry, Σc and sqrt(Σi²), and what adding them costs."""
+    if not dims:
+        dims = tuple(range(x.dim()))
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    if n == 0 or x.numel() == 0:
+        return Err()
+    zeros = n > 256 and float((x[tuple(slice(None, None, max(1, k // 8)) for k in x.shape)] == 0).double().mean()) > 0.25
+    if zeros:
+        n = max(1, int(torch.count_nonzero(x, dims).max()))
+    norm = torch.linalg.vector_norm
+    new = fresh_sum(
+        ctx,
+        op,
+        s,
+        n,
+        lambda: norm(x, 2, dims, keepdim=keepdim).square_(),
+        lambda: norm(x, 1, dims, keepdim=keepdim),
+        lambda: sample_rows(x, dims),
+    )
+    c, i = new.c, new.i
+    if e.c is not None:
+        c = plus(c, e.c.sum(dims, keepdim=keepdim))
+    if e.i is not None:
+        carried = norm(e.i, 2, dims, keepdim=keepdim)
+        i = carried if i is None else torch.hypot(i, carried)
+    und = None
+    if e.und is not None:
+        und = e.und
+        for d in sorted(dims, reverse=True):
+            und = und.any(d, keepdim=keepdim)
+    return Err(c, i, und)
+
+
+def axes(dim: object, rank: int) -> tuple[int, ...]:
+    """``dim`` as aten gives it (None, an int or a list) as non-negative axes; all of them for None or []."""
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return tuple(range(rank))
+    listed = dim if isinstance(dim, (list, tuple)) else (dim,)
+    return tuple(int(d) % max(rank, 1) for d in listed) if rank else ()

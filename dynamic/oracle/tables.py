@@ -1,0 +1,129 @@
+"""Error tables, one a storage: views, expansions and in-place writes of a tensor share what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from kcontract.dynamic.oracle.dtypes import Tensor
+
+
+class Err(NamedTuple):
+    """What may be wrong with a tensor, element by element; None means nothing.
+
+    ``c`` is the systematic part (adds up linearly in a sum), ``i`` the independent part (adds up in the square),
+    both absolute, >= 0, and before the model's lambda. ``und`` marks values that nobody can promise: behind a
+    pole, an intermediate overflow or a choice that rounding decides; on bool and integer tensors: may differ.
+    """
+
+    c: Tensor | None = None
+    i: Tensor | None = None
+    und: Tensor | None = None
+
+    @property
+    def exact(self) -> bool:
+        """True where nothing is known to be wrong."""
+        return self.c is None and self.i is None and self.und is None
+
+    def total(self) -> Tensor | None:
+        """c + i, or None."""
+        return plus(self.c, self.i)
+
+    def systematic(self) -> Err:
+        """The same error with its independent part counted as systematic (after a broadcast)."""
+        return self if self.i is None else Err(plus(self.c, self.i), None, self.und)
+
+
+EXACT = Err()
+
+
+def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """a + b where None is zero."""
+    if a is None:
+        return b
+    return a if b is None else a + b
+
+
+def either(*masks: Tensor | None) -> Tensor | None:
+    """The union of masks (broadcast) where None is empty."""
+    found = [m for m in masks if m is not None]
+    if not found:
+        return None
+    result = found[0]
+    for mask in found[1:]:
+        result = result | mask
+    return result
+
+
+@dataclass(slots=True)
+class _Entry:
+    weak: StorageWeakRef
+    parts: list[Tensor | None]
+    adopted: list[bool]
+
+
+class Tables:
+    """Errors keyed by storage. A stale entry cannot be mistaken: the weak reference keeps its key from reuse."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, _Entry] = {}
+        self._sweep_at = 256
+
+    def get(self, t: Tensor) -> Err:
+        """The errors of ``t``, shaped like it; an expanded tensor's independent part counts as systematic."""
+        entry = self._entries.get(t.untyped_storage()._cdata)
+        if entry is None:
+            return EXACT
+        shape, strides, offset = t.shape, t.stride(), t.storage_offset()
+        entry.adopted = [True] * 3  # what is handed out may be kept by others
+        c, i, und = (None if p is None else p.as_strided(shape, strides, offset) for p in entry.parts)
+        err = Err(c, i, und)
+        if i is not None and any(s == 0 and n > 1 for s, n in zip(strides, shape, strict=True)):
+            return err.systematic()
+        return err
+
+    def put(self, t: Tensor, err: Err) -> None:
+        """Replace what is known of the elements ``t`` covers. Tables given whole are adopted, copied before a part
+        of them is written."""
+        storage = t.untyped_storage()
+        key = storage._cdata
+        entry = self._entries.get(key)
+        if entry is None:
+            if err.exact:
+                return
+            if len(self._entries) >= self._sweep_at:
+                self._sweep()
+            entry = self._entries[key] = _Entry(StorageWeakRef(storage), [None, None, None], [False] * 3)
+        count = storage.nbytes() // t.element_size()
+        whole = t.numel() == count
+        for at, new in enumerate(err):
+            old = entry.parts[at]
+            if whole and new is not None and new.shape == t.shape and new.stride() == t.stride() and _dense(new):
+                entry.parts[at], entry.adopted[at] = new.as_strided((count,), (1,), 0), True
+            elif whole and new is None:
+                entry.parts[at] = None
+            elif new is None and old is None:
+                continue
+            else:
+                if old is None or whole:
+                    dtype = torch.bool if at == 2 else torch.float64
+                    old = torch.zeros(count, dtype=dtype, device=t.device)
+                elif entry.adopted[at]:
+                    old = old.clone()
+                entry.parts[at], entry.adopted[at] = old, False
+                place = old.as_strided(t.shape, t.stride(), t.storage_offset())
+                if new is None:
+                    place.zero_()
+                else:
+                    place.copy_(new)
+
+    def _sweep(self) -> None:
+        self._entries = {k: e for k, e in self._entries.items() if not e.weak.expired()}
+        self._sweep_at = max(256, 2 * len(self._entries))
+
+
+def _dense(t: Tensor) -> bool:
+    return bool(t.storage_offset() == 0 and t.untyped_storage().nbytes() == t.numel() * t.element_size())
