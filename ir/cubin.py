@@ -19,6 +19,7 @@ _EM_CUDA = 190
 _ABI_NEW = 0x41  # e_ident[7]: from CUDA 13 on, the capability stands in the second byte of e_flags
 _ATTRIBUTE_REGISTERS, _ATTRIBUTE_FRAME, _ATTRIBUTE_MAX_THREADS, _ATTRIBUTE_REQNTID = 0x2F, 0x11, 0x05, 0x10
 _FORMAT_SIZED = 4
+_RESERVED_SHARED = 1024
 _LOAD_LOCAL, _STORE_LOCAL = 0x983, 0x387
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
 
@@ -27,6 +28,7 @@ _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
 class Code:
     """One function of a cubin. All figures in bytes but ``registers`` (32-bit, per thread); None: not recorded.
 
+    ``static_shared`` leaves out the KiB a block that the system keeps from sm_90 on, which the file's section counts.
     ``local_loads`` and ``local_stores`` sum the widths of the local accesses in the code, each instruction counted
     once however often it runs, as ``ptxas -v`` counts spills.
     """
@@ -151,7 +153,8 @@ def _facts(content: bytes, sections: list[_Section]) -> Cubin:
                 if number == _ATTRIBUTE_REQNTID:
                     threads[section.name[len(".nv.info.") :]] = struct.unpack("<III", payload)
         elif section.name.startswith(".nv.shared.") and not section.name.startswith(".nv.shared.reserved"):
-            shared[section.name[len(".nv.shared.") :]] = section.size
+            reserved = _RESERVED_SHARED if capability >= 90 else 0
+            shared[section.name[len(".nv.shared.") :]] = max(0, section.size - reserved)
     functions = {}
     for section in sections:
         if section.name.startswith(".text."):

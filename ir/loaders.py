@@ -120,17 +120,21 @@ def _kernel(stem: str, files: Mapping[str, str]) -> Iterator[Artifact | Problem]
                 parts[kind] = read_bytes(files[kind], LIMITS[kind])
             except InputError as error:
                 yield Problem(files[kind], error.message)
-    try:
-        metadata: Mapping[str, object] = {}
-        if "json" in parts:
+    metadata: Mapping[str, object] = {}
+    if "json" in parts:
+        try:
             metadata = object_of(parts.pop("json"))
-    except InputError as error:
-        yield Problem(files["json"], error.message)
+        except InputError as error:
+            yield Problem(files["json"], error.message)
+            if not parts:
+                return
     if not parts:
         if metadata.get("target") is not None:
             yield Problem(files["json"], "describes a kernel whose .ttgir, .ptx and .cubin are missing")
         elif "ttir" in files:
             yield Problem(files["ttir"], "is IR from before layouts were chosen; give the .ttgir", is_fault=False)
+        elif "json" in files and metadata:
+            yield Problem(files["json"], "is metadata of no kernel", is_fault=False)
         return
     try:
         target = _target(metadata, parts)

@@ -150,8 +150,9 @@ class _Gathered:
         self.put("local", sum(local), "ptx")
         static = [variable for variable in (*program.variables, *entry.variables) if variable.space == "shared"]
         self.put("static_shared", sum(variable.size or 0 for variable in static), "ptx")
-        self.put("setmaxnreg", tuple(_register_moves(entry)), "ptx")
-        if not any(name.startswith("tcgen05.") for name in program.opcodes()):
+        names = {row[0].partition(".")[0] for row in entry.rows}
+        self.put("setmaxnreg", tuple(_register_moves(entry)) if "setmaxnreg" in names else (), "ptx")
+        if "tcgen05" not in names:
             self.put("tmem_columns", 0, "ptx")
 
     def from_ttgir(self, text: str) -> None:
@@ -208,9 +209,9 @@ def _register_moves(entry: Function) -> list[tuple[str, int]]:
     from kcontract.ir.ptx import Immediate
 
     found = []
-    for name, text, *_ in entry.rows:
-        if name.startswith("setmaxnreg."):
-            operand = next((i.operands for i in entry.instructions if i.name == name and i.text == text), ())
-            if operand and isinstance(operand[0], Immediate) and isinstance(operand[0].value, int):
-                found.append((name.split(".")[1], operand[0].value))
+    for instruction in entry.instructions:
+        if instruction.opcode == "setmaxnreg" and instruction.modifiers:
+            operand = next(iter(instruction.operands), None)
+            if isinstance(operand, Immediate) and isinstance(operand.value, int):
+                found.append((instruction.modifiers[0], operand.value))
     return found

@@ -172,8 +172,8 @@ TABLE: Mapping[int, Target] = MappingProxyType(
     }
 )
 
-_NVIDIA = re.compile(r"(?:cuda:)?\s*(?:sm_?)?(\d{2,3})[af]?", re.IGNORECASE)
-_AMD = re.compile(r"(?:hip:)?(gfx[0-9a-z]{2,8})(?::[a-z0-9+:_-]*)?", re.IGNORECASE)
+_NVIDIA = re.compile(r"(?:cuda:)?\s*(?:sm_?)?([0-9]{2,3})[af]?", re.IGNORECASE | re.ASCII)
+_AMD = re.compile(r"(?:hip:)?(gfx[0-9a-z]{2,8})(?::[a-z0-9+:_-]*)?", re.IGNORECASE | re.ASCII)
 
 
 def _from_text(text: str) -> Target:

@@ -14,12 +14,10 @@ from kcontract.errors import InputError
 from kcontract.ir.ptx.program import TYPE_BYTES, Parameter, Registers, Variable
 
 _SPACES = ("shared", "global", "const", "local", "param", "reg")
-_COMMENT = re.compile(r"//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/")
-_WORD = re.compile(r"\.([A-Za-z]\w*)(::\w+)?|([%$\w]+)|\[\s*(\d*)\s*\]|<\s*(\d+)\s*>|(=)|(,)|(\S)")
-_HEADER = re.compile(
-    r"\s*(?:\(([^()]*)\)\s*)?([%$\w]+)\s*(?:\(([^()]*)\))?([^()]*(?:\([^()]*\)[^()]*){0,8})", re.DOTALL
-)
-_DIRECTIVE = re.compile(r"\.([A-Za-z]\w*)(?:[ \t]+(\d[\d \t,]*))?")
+_COMMENT = re.compile(r"//[^\n]*|/\*[^*]*(?:\*(?!/)[^*]*){0,4096}\*/", re.ASCII)
+_WORD = re.compile(r"\.([A-Za-z]\w*)(::\w+)?|([%$\w]+)|\[\s*(\d*)\s*\]|<\s*(\d+)\s*>|(=)|(,)|(\S)", re.ASCII)
+_HEADER = re.compile(r"\s*(?:\(([^()]*)\)\s*)?([%$\w]+)\s*(?:\(([^()]*)\))?([^()]*(?:\([^()]*\)[^()]*){0,8})", re.ASCII)
+_DIRECTIVE = re.compile(r"\.([A-Za-z]\w*)(?:[ \t]+(\d[\d \t,]*))?", re.ASCII)
 _REFERENCE_BYTES = 8
 
 
@@ -70,15 +68,14 @@ class _Declared:
         return None if self.elements is None else self.element_bytes * self.elements
 
 
-def _declared(text: str, line: int) -> Iterator[_Declared]:
-    """The names declared by one statement or parameter list; types carry over commas until said anew."""
+def _declared(text: str, line: int, is_statement: bool = True) -> Iterator[_Declared]:
+    """The names declared by one statement or parameter list; a type holds for the names after a comma until another
+    is given, an alignment in statements only."""
     text = without_comments(text)
-    entry, is_pointer, wants_align, dimensions, fresh = _Declared(), False, False, 0, True
+    entry, is_pointer, wants_align, dimensions = _Declared(), False, False, 0
     for match in _WORD.finditer(text):
         word, plain, length, count = match[1], match[3], match[4], match[5]
         if word is not None:
-            if not fresh and entry.name:
-                break
             wants_align = word == "align"
             if word == "ptr":
                 is_pointer, entry.pointer = True, "generic"
@@ -111,7 +108,7 @@ def _declared(text: str, line: int) -> Iterator[_Declared]:
             break
         elif match[7] is not None:
             yield entry
-            entry = _Declared(entry.space, entry.type, entry.vector, entry.align)
+            entry = _Declared(entry.space, entry.type, entry.vector, entry.align if is_statement else None)
             is_pointer = wants_align = False
     if entry.name:
         yield entry
@@ -146,7 +143,7 @@ def _parameters(text: str | None, line: int) -> tuple[Parameter, ...]:
     if not text or not text.strip():
         return ()
     made = []
-    for entry in _declared(text, line):
+    for entry in _declared(text, line, is_statement=False):
         align = entry.align if entry.align is not None else entry.element_bytes
         made.append(Parameter(entry.name, entry.type, entry.size or 0, align, entry.pointer, entry.pointee_align))
     return tuple(made)

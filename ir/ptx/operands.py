@@ -110,16 +110,18 @@ Resolve = Callable[[str], Operand]
 _SPECIAL = re.compile(
     r"n?tid|laneid|n?warpid|n?ctaid|n?smid|gridid|is_explicit_cluster|n?clusterid|cluster_n?cta(?:id|rank)"
     r"|lanemask_(?:eq|le|lt|ge|gt)|clock(?:_hi|64)?|globaltimer(?:_lo|_hi)?|(?:total|aggr|dynamic)_smem_size"
-    r"|current_graph_exec|reserved_smem_offset_(?:begin|end|cap|\d)|envreg\d{1,2}|pm\d(?:_64)?"
+    r"|current_graph_exec|reserved_smem_offset_(?:begin|end|cap|\d)|envreg\d{1,2}|pm\d(?:_64)?",
+    re.ASCII,
 )
 
 _TOKEN = re.compile(
     r"\s*(?:([%$A-Za-z_][\w$]*(?:\.[A-Za-z]\w*)?)"
     r"|(0[fF][0-9A-Fa-f]{8}(?!\w)|0[dD][0-9A-Fa-f]{16}(?!\w)|\d+\.\d*(?:[eE][+-]?\d+)?|\d[\dA-Za-z]*)"
-    r"|([\[\]{}(),|!+\-]))"
+    r"|([\[\]{}(),|!+\-]))",
+    re.ASCII,
 )
-_INTEGER = re.compile(r"0[xX][0-9A-Fa-f]{1,16}U?|0[bB][01]{1,64}U?|\d{1,20}U?")
-_NAME = re.compile(r"[%$A-Za-z_]")
+_INTEGER = re.compile(r"0[xX][0-9A-Fa-f]{1,16}U?|0[bB][01]{1,64}U?|\d{1,20}U?", re.ASCII)
+_NAME = re.compile(r"[%$A-Za-z_]", re.ASCII)
 _MAX_NESTING = 8
 
 

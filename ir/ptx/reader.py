@@ -22,7 +22,7 @@ MAX_CHARACTERS = 64 * 2**20
 _MAX_DEPTH = 256
 _MAX_INLINING = 64
 
-_COMMENT = r"//[^\n]*(?=\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/"
+_COMMENT = r"//[^\n]*(?=\n|\Z)|/\*[^*]*(?:\*(?!/)[^*]*){0,4096}\*/"
 _OTHER = rf"(?:{_COMMENT}|\"[^\"\n]*\"|/(?![/*]))"
 _OPERANDS = rf"[^;{{}}/\"]*(?:(?:\{{[^{{}};]*\}}|{_OTHER})[^;{{}}/\"]*){{0,512}}"
 _LOC, _LABEL, _INSTRUCTION, _NOTE, _BRACE, _DIRECTIVE = 1, 2, 5, 6, 7, 8
@@ -34,20 +34,22 @@ _STATEMENT = re.compile(
     rf"|({_COMMENT})"
     r"|([{}])"
     r"|\.(\w+)"
-    r"|;)"
+    r"|;)",
+    re.ASCII,
 )
 _PLACE = re.compile(
     r"\s*(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})"
-    r"(?:\s*,\s*function_name\s+[^,]*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?"
+    r"(?:\s*,\s*function_name\s+[^,]*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?",
+    re.ASCII,
 )
-_FILE = re.compile(r"[ \t]+(\d{1,9})[ \t]+\"([^\"\n]*)\"[^\n]*")
-_REST_OF_LINE = re.compile(r"[^\n/]*")
-_TO_SEMICOLON = re.compile(rf"([^;/\"]*(?:{_OTHER}[^;/\"]*){{0,4096}});")
-_TO_BODY = re.compile(rf"([^;{{}}/\"]*(?:{_OTHER}[^;{{}}/\"]*){{0,4096}})([;{{])")
-_HEAD = re.compile(rf"(?:\s|{_COMMENT}){{0,65536}}\.version\s+(\d{{1,3}})\.(\d{{1,3}})\b")
-_LINKAGE = re.compile(r"\s*\.(visible|extern|weak|common)\b")
-_FIRST_WORD = re.compile(r"\s*\.(\w+)")
-_SECTION = re.compile(r"[^{}]*\{[^{}]*\}")
+_FILE = re.compile(r"[ \t]+(\d{1,9})[ \t]+\"([^\"\n]*)\"[^\n]*", re.ASCII)
+_REST_OF_LINE = re.compile(r"[^\n/]*", re.ASCII)
+_TO_SEMICOLON = re.compile(rf"([^;/\"]*(?:{_OTHER}[^;/\"]*){{0,4096}});", re.ASCII)
+_TO_BODY = re.compile(rf"([^;{{}}/\"]*(?:{_OTHER}[^;{{}}/\"]*){{0,4096}})([;{{])", re.ASCII)
+_HEAD = re.compile(rf"(?:\s|{_COMMENT}){{0,65536}}\.version\s+(\d{{1,3}})\.(\d{{1,3}})\b", re.ASCII)
+_LINKAGE = re.compile(r"\s*\.(visible|extern|weak|common)\b", re.ASCII)
+_FIRST_WORD = re.compile(r"\s*\.(\w+)", re.ASCII)
+_SECTION = re.compile(r"[^{}]*\{[^{}]*\}", re.ASCII)
 _VARIABLE_SPACES = frozenset(("shared", "global", "const", "local", "param", "tex"))
 
 
