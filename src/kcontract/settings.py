@@ -27,7 +27,9 @@ their own (torch's compile workers) hand their findings to the parent.
 from __future__ import annotations
 
 import enum
+import importlib
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,11 +116,7 @@ def _pyproject(folder: Path | None, problems: list[str]) -> tuple[dict[str, Any]
         data = path.read_bytes()
         if b"kcontract" not in data:  # spares the import of the TOML reader
             return {}, path.parent
-        try:
-            import tomllib
-        except ImportError:  # Python 3.10
-            import tomli as tomllib  # type: ignore[no-redef, import-not-found, unused-ignore]
-
+        tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
         table = tomllib.loads(data.decode()).get("tool", {}).get("kcontract", {})
         if isinstance(table, dict):
             return table, path.parent
