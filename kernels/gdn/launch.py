@@ -17,6 +17,10 @@ from kcontract.kernels.gdn.scan import scan
 
 Tensor = torch.Tensor
 
+SCAN = {"BV": 64, "STAGES": 2, "num_warps": 4}
+GRAD = {"BV": 64, "STAGES": 2, "num_warps": 4}
+PREP = {"num_warps": 4}
+
 SEGMENT = 8
 """Fewest chunks worth a segment of their own when a sequence is split: below, composing segments costs more than it saves."""
 
@@ -77,7 +81,7 @@ def prepare(
     prepare_scalar[(p.HV, c.count)](
         q, k, g, beta, out.ga, out.A, out.Wn, out.Ab, out.P, out.Qg, out.GC, c.cu_seqlens, c.sequence, c.start,
         p.scale, p.T, c.per_sequence, p.N, p.H, p.HV,
-        K=p.K, C=CHUNK, SOLVE=kept is None, VARLEN=c.varlen, PRECISION=precision(k), num_warps=4,
+        K=p.K, C=CHUNK, SOLVE=kept is None, VARLEN=c.varlen, PRECISION=precision(k), **PREP,
     )  # fmt: skip
     return out
 
@@ -98,17 +102,17 @@ def segments(p: Problem, c: Chunks, programs: int, device: torch.device) -> int:
 def run_scan(
     p: Problem, c: Chunks, x: Prepared, v: Tensor, k: Tensor, nseg: int, *,
     o: Tensor | None = None, h0: Tensor | None = None, ht: Tensor | None = None,
-    do: Tensor | None = None, h: Tensor | None = None, dh: Tensor | None = None, VnT: Tensor | None = None,
-    dVnT: Tensor | None = None, dht: Tensor | None = None, dh0: Tensor | None = None,
+    do: Tensor | None = None, h: Tensor | None = None, dh: Tensor | None = None, Vn: Tensor | None = None,
+    dVn: Tensor | None = None, dht: Tensor | None = None, dh0: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The forward scan into o and ht, or with ``do`` both scans into h, dh, VnT, dVnT and dh0."""
+    """The forward scan into o and ht, or with ``do`` both scans into h, dh, Vn, dVn and dh0."""
     back = do is not None
-    BV, warps = 64, 4
+    BV = SCAN["BV"]
     dummy = x.ga
     summary = dummy
     if nseg > 1:
         summary = x.ga.new_empty(2 if back else 1, p.N * p.HV, nseg, p.K, p.V + p.K)
-    pointers = [dummy if t is None else t for t in (h, dh, VnT, dVnT, o, h0, ht, dht, dh0)]
+    pointers = [dummy if t is None else t for t in (h, dh, Vn, dVn, o, h0, ht, dht, dh0)]
     for final in [False, True] if nseg > 1 else [True]:
         rows = p.V if final else p.V + p.K
         scan[(rows // BV, p.N * p.HV, nseg * (2 if back else 1))](
@@ -116,7 +120,7 @@ def run_scan(
             c.cu_seqlens, c.start, p.T, c.per_sequence, p.N, p.H, p.HV, p.V,
             K=p.K, C=CHUNK, BV=BV, NSEG=nseg, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
-            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k), STAGES=2, num_warps=warps,
+            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k), STAGES=SCAN["STAGES"], num_warps=SCAN["num_warps"],
         )  # fmt: skip
 
 
@@ -140,15 +144,15 @@ def backward(
     x = prepare(p, c, q, k, g, beta, (ga, A))
     tiles = (c.count, p.HV)
     h, dh = k.new_empty(*tiles, p.V, p.K), k.new_empty(*tiles, p.V, p.K)
-    VnT, dVnT = k.new_empty(*tiles, p.V, CHUNK), k.new_empty(*tiles, p.V, CHUNK)
+    Vn, dVn = k.new_empty(*tiles, CHUNK, p.V), k.new_empty(*tiles, CHUNK, p.V)
     dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
     nseg = segments(p, c, 2 * p.N * p.HV * (p.V // 64), v.device)
-    run_scan(p, c, x, v, k, nseg, do=do, h0=h0, h=h, dh=dh, VnT=VnT, dVnT=dVnT, dht=dht, dh0=dh0)
+    run_scan(p, c, x, v, k, nseg, do=do, h0=h0, h=h, dh=dh, Vn=Vn, dVn=dVn, dht=dht, dh0=dh0)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
-    gradients_scalar[(p.H, c.count)](
-        q, k, v, beta, x.ga, x.A, x.GC, do, h, dh, VnT, dVnT, dq, dk, dv, dg, db, c.cu_seqlens, c.sequence, c.start,
+    gradients_scalar[(2, p.H, c.count)](
+        q, k, v, beta, x.ga, x.A, x.GC, do, h, dh, Vn, dVn, dq, dk, dv, dg, db, c.cu_seqlens, c.sequence, c.start,
         p.scale, p.T, c.per_sequence, p.N, p.H, p.V,
-        GROUP=p.HV // p.H, K=p.K, C=CHUNK, BV=64, VARLEN=c.varlen, PRECISION=precision(k), STAGES=2, num_warps=8,
+        GROUP=p.HV // p.H, K=p.K, C=CHUNK, VARLEN=c.varlen, PRECISION=precision(k), **GRAD,
     )  # fmt: skip
     return dq, dk, dv, dg, db, dh0

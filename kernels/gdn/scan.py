@@ -54,7 +54,7 @@ def _leave(final, summary, S, x, seq_head, segment, is_end, V, K: tl.constexpr, 
 
 @triton.jit
 def _forward(
-    v, k, r_ga, Wn, Ab, P, Qg, GC, h, VnT, o, h0, ht, summary,
+    v, k, r_ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary,
     x, n, hv, hk, begin, length, chunk0, c0, c1, segment, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, CHANNEL: tl.constexpr, GIVEN: tl.constexpr,
     WANTED: tl.constexpr, KEEP: tl.constexpr, OUTPUT: tl.constexpr, SUMMARY: tl.constexpr, PRECISION: tl.constexpr,
@@ -77,7 +77,7 @@ def _forward(
         vn = tl.dot(v_t, ab_t, input_precision=PRECISION)
         vn = tl.dot(s16, w_t, vn, input_precision=PRECISION)
         if KEEP:
-            tl.store(grid2(VnT + tile * V * C, x, i, C, 1), vn.to(VnT.dtype.element_ty))
+            tl.store(grid2(Vn + tile * C * V, x, i, 1, V), vn.to(Vn.dtype.element_ty))
         if OUTPUT:
             q_t = tl.load(grid2(Qg + tile * C * K, d, i, 1, K))
             p_t = tl.load(grid2(P + tile * C * C, i, i, 1, C))
@@ -100,7 +100,7 @@ def _forward(
 
 @triton.jit
 def _reverse(
-    do, k, r_ga, Wn, P, Qg, GC, dh, dVnT, dht, dh0, summary,
+    do, k, r_ga, Wn, P, Qg, GC, dh, dVn, dht, dh0, summary,
     x, n, hv, hk, begin, length, chunk0, c0, c1, segment, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, CHANNEL: tl.constexpr, GIVEN: tl.constexpr,
     WANTED: tl.constexpr, SUMMARY: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
@@ -135,7 +135,7 @@ def _reverse(
         dvn = tl.dot(do_t, p, dvn, input_precision=PRECISION)
         dvn16 = dvn.to(k.dtype.element_ty)
         if not SUMMARY:
-            tl.store(grid2(dVnT + tile * V * C, x, i, C, 1), dvn16)
+            tl.store(grid2(dVn + tile * C * V, x, i, 1, V), dvn16)
         D = tl.dot(do_t, q_tile, D, input_precision=PRECISION)
         D = tl.dot(dvn16, w, D, input_precision=PRECISION)
     _leave(dh0, summary, D, x, seq_head, segment, segment == 0, V, K, NSEG, SUMMARY, WANTED)
@@ -143,7 +143,7 @@ def _reverse(
 
 @triton.jit
 def scan(
-    v, do, k, ga, Wn, Ab, P, Qg, GC, h, dh, VnT, dVnT, o, h0, ht, dht, dh0, summary,
+    v, do, k, ga, Wn, Ab, P, Qg, GC, h, dh, Vn, dVn, o, h0, ht, dht, dh0, summary,
     cu_seqlens, chunk_start, T, NT, N, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, VARLEN: tl.constexpr, CHANNEL: tl.constexpr,
     HAS_H0: tl.constexpr, WANT_HT: tl.constexpr, HAS_DHT: tl.constexpr, WANT_DH0: tl.constexpr,
@@ -151,7 +151,7 @@ def scan(
 ):  # fmt: skip
     """Grid (rows / BV, N * HV, NSEG, doubled when BACKWARD). Rows: V, with SUMMARY V + K.
 
-    Forward: o and ht. BACKWARD: half of the programs go forward and keep h and VnT, half go in reverse and keep dh, dVnT, dh0.
+    Forward: o and ht. BACKWARD: half of the programs go forward and keep h and Vn, half go in reverse and keep dh, dVn, dh0.
     """
     x = tl.program_id(0) * BV + tl.arange(0, BV)
     n = tl.program_id(1) // HV
@@ -175,16 +175,16 @@ def scan(
     if BACKWARD:
         if tl.program_id(2) < NSEG:
             _reverse(
-                do, k, ga, Wn, P, Qg, GC, dh, dVnT, dht, dh0, half, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
+                do, k, ga, Wn, P, Qg, GC, dh, dVn, dht, dh0, half, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
                 H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_DHT, WANT_DH0, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
         else:
             _forward(
-                v, k, ga, Wn, Ab, P, Qg, GC, h, VnT, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
+                v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
                 H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
     else:
         _forward(
-            v, k, ga, Wn, Ab, P, Qg, GC, h, VnT, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
+            v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
             H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
         )  # fmt: skip
