@@ -24,13 +24,13 @@ class Location:
         return (replace(self, callers=()), *self.callers)
 
     def user(self) -> Location:
-        """The innermost place outside Triton's own library code: the line a user can change."""
+        """The innermost place outside Triton's and CUDA's own library code: the line a user can change."""
         chain = self.chain()
-        return next((place for place in chain if not _in_triton(place.file)), chain[0])
+        return next((place for place in chain if not _in_library(place.file)), chain[0])
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
 
 
-def _in_triton(file: str) -> bool:
-    return "/triton/language/" in file or "/triton/experimental/" in file
+def _in_library(file: str) -> bool:
+    return any(part in file for part in ("/triton/language/", "/triton/experimental/", "-linux/include/"))

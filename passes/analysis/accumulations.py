@@ -7,68 +7,26 @@ accumulation is a row too (``elementwise``, or ``combine`` inside a reduction's 
 Terms: how many values a row's sum has, as an interval. A dot of depth K in a loop of T trips sums K·T terms; peeled
 copies of one dot add up, since they share an accumulator. A bound of None is unknown.
 
-It does not read inline assembly (see ``assembly``), and takes a call into another function as part of the caller.
+Inline assembly is read for its adds. Where there is no TTGIR, the rows come from the PTX (see ``assembly``). A call
+into another function counts as part of the caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kcontract.ir.launch import Trust
 from kcontract.ir.ttgir import Operation, Value
+from kcontract.model import Place
 from kcontract.passes.analysis.flow import DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
 from kcontract.passes.analysis.ranges import Ranges
+from kcontract.passes.analysis.sums import Row, Terms
 from kcontract.passes.base import Facts
 
 ADDS = ("arith.addf", "arith.subf", "math.fma")
 ATOMICS = ("tt.atomic_rmw", "tt.descriptor_reduce", "ttng.async_tma_reduce")
 SINKS = (*DOTS, *MMAS, *ADDS, "tt.reduce", "tt.scan", *ATOMICS)
-UNIT_ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53, "tf32": 2.0**-11}
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Bounds on the number of terms; ``high`` None where unbounded. ``trust``: the weakest fact they rest on."""
-
-    low: int
-    high: int | None
-    trust: Trust = Trust.PROVED
-
-    def __str__(self) -> str:
-        if self.high is None or self.high >= 2**24:
-            return f"{self.low} or more" if self.low > 1 else "an unknown number of"
-        return str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One accumulation or what was judged to be none.
-
-    ``kind``: dot, mma, loop sum, recurrence, chain (three terms or more in one expression), partial (a 16-bit add made
-    only to enter a wider sum), reduce, scan, atomic (these are accumulations), or elementwise, combine, order (a
-    reduction that only compares). ``element`` is the type the sum is kept in and ``inputs`` the type
-    of what is added; ``narrowed`` tells that the printed type is wider than what survives each trip. ``group``
-    numbers accumulators: rows of one group add into one another.
-    """
-
-    operation: Operation
-    kind: str
-    element: str
-    inputs: str
-    terms: Terms
-    narrowed: bool = False
-    group: int = 0
-
-    @property
-    def accumulates(self) -> bool:
-        """Whether a sum is formed at all."""
-        return self.kind not in ("elementwise", "combine", "order")
-
-    @property
-    def narrow(self) -> bool:
-        """Whether the sum is kept in 16 bits or fewer."""
-        return self.narrowed or self.element not in ("f32", "f64", "tf32")
 
 
 class Ledger:
@@ -78,8 +36,14 @@ class Ledger:
         self._flow = facts.get(Flow)
         self._ranges = facts.get(Ranges)
         module = facts.artifact.module
-        rows = [self._row(operation) for operation in (module.find(*SINKS) if module else ())]
-        self.rows: tuple[Row, ...] = tuple(self._grouped([row for row in rows if row is not None]))
+        self.rows: tuple[Row, ...]
+        if module is None:
+            from kcontract.passes.analysis.assembly import rows as assembly_rows
+
+            self.rows = tuple(assembly_rows(facts.artifact.program)) if facts.artifact.program else ()
+        else:
+            rows = [self._row(operation) for operation in module.find(*SINKS)]
+            self.rows = tuple(self._grouped([row for row in rows if row is not None]))
 
     def sums(self) -> Iterator[Row]:
         """One row an accumulator: the terms of rows that add into one another together, at the longest of them."""
@@ -90,7 +54,9 @@ class Ledger:
         for rows in groups.values():
             longest = max(rows, key=lambda row: (row.terms.low, row.terms.high or float("inf")))
             # each row of a chain counts the terms of the whole expression up to there
-            yield longest if longest.kind == "chain" else replace(longest, terms=_total(row.terms for row in rows))
+            # and of rows read from PTX nothing tells how often each is run
+            alone = longest.kind == "chain" or longest.operation is None
+            yield longest if alone else replace(longest, terms=_total(row.terms for row in rows))
 
     def _grouped(self, rows: list[Row]) -> Iterator[Row]:
         """Give rows that add into one another the same group number."""
@@ -104,15 +70,18 @@ class Ledger:
 
         makers = {row.operation: row for row in rows}
         for row in rows:
-            if row.operation.name in MMAS:
-                parent[find(row.operation)] = find(allocation(row.operation.operands[2]))
+            operation = row.operation
+            if operation is None:
+                continue
+            if operation.name in MMAS:
+                parent[find(operation)] = find(allocation(operation.operands[2]))
             elif row.kind in ("loop sum", "recurrence"):
-                parent[find(row.operation)] = find(self._flow.component.get(row.operation.results[0]))
+                parent[find(operation)] = find(self._flow.component.get(operation.results[0]))
             elif row.kind in ("dot", "chain", "elementwise"):
-                for operand in row.operation.operands[2:3] if row.kind == "dot" else row.operation.operands:
+                for operand in operation.operands[2:3] if row.kind == "dot" else operation.operands:
                     source = _through_loops(operand)
                     if source in makers and makers[source].kind in (row.kind, "elementwise", "chain"):
-                        parent[find(row.operation)] = find(source)
+                        parent[find(operation)] = find(source)
         numbers: dict[object, int] = {}
         for row in rows:
             yield replace(row, group=numbers.setdefault(find(row.operation), len(numbers)))
@@ -136,7 +105,7 @@ class Ledger:
         depth = _depth(a)
         loops = _loops_around(operation, allocation(destination))
         terms = self._times(Terms(depth, depth), loops)
-        return Row(operation, "mma", destination.type.element, a.type.element, terms)
+        return _row(operation, "mma", destination.type.element, a.type.element, terms)
 
     def _dot(self, operation: Operation) -> Row:
         a, accumulator, result = operation.operands[0], operation.operands[2], operation.results[0]
@@ -144,7 +113,7 @@ class Ledger:
         carried = accumulator in self._flow.carried(operation)
         terms = self._times(Terms(depth, depth), self._carrying_loops(operation) if carried else [])
         narrowed = carried and not is_narrow(result) and not self._flow.wide_cycle(operation)
-        return Row(operation, "dot", result.type.element, a.type.element, terms, narrowed)
+        return _row(operation, "dot", result.type.element, a.type.element, terms, narrowed)
 
     def _reduction(self, operation: Operation) -> Row | None:
         values = [operand for operand in operation.operands if is_float(operand)]
@@ -157,25 +126,25 @@ class Ledger:
         shape = values[0].type.shape
         count = shape[axis] if axis < len(shape) else 1
         element = adds[0].results[0].type.element if adds else values[0].type.element
-        return Row(operation, kind if adds else "order", element, values[0].type.element, Terms(count, count))
+        return _row(operation, kind if adds else "order", element, values[0].type.element, Terms(count, count))
 
     def _add(self, operation: Operation) -> Row:
         result = operation.results[0]
         element = result.type.element
         inputs = ", ".join(dict.fromkeys(operand.type.element for operand in operation.operands))
         if any(outer.name in ("tt.reduce", "tt.scan") for outer in operation.ancestors()):
-            return Row(operation, "combine", element, inputs, Terms(2, 2))
+            return _row(operation, "combine", element, inputs, Terms(2, 2))
         loops = self._carrying_loops(operation)
         if not loops:
             length = _chain(operation)
             kind = "partial" if self._feeds_wider_sum(operation) else "chain" if length >= 3 else "elementwise"
-            return Row(operation, kind, element, inputs, Terms(length, length))
+            return _row(operation, kind, element, inputs, Terms(length, length))
         kind = "recurrence" if self._scaled(operation) else "loop sum"
         terms = self._times(Terms(1, 1), loops)
         if any(outer.name == "scf.if" and loops[-1] in outer.ancestors() for outer in operation.ancestors()):
             terms = replace(terms, low=1)
         narrowed = not is_narrow(result) and not self._flow.wide_cycle(operation)
-        return Row(operation, kind, element, inputs, terms, narrowed)
+        return _row(operation, kind, element, inputs, terms, narrowed)
 
     def _feeds_wider_sum(self, operation: Operation) -> bool:
         """Whether a 16-bit add exists only to be extended and added into a loop's wider sum."""
@@ -223,6 +192,11 @@ class Ledger:
         return terms
 
 
+def _row(operation: Operation, kind: str, element: str, inputs: str, terms: Terms, narrowed: bool = False) -> Row:
+    place = Place(operation.location, "ttgir", operation.line)
+    return Row(place, kind, element, inputs, terms, narrowed, operation=operation)
+
+
 def _depth(a: Value) -> int:
     return a.type.shape[-1] if a.type.shape else 1
 
@@ -266,7 +240,7 @@ def _atomic(operation: Operation) -> Row | None:
     value = next((operand for operand in reversed(operation.operands) if is_float(operand)), None)
     if value is None or kind not in ("fadd", "add"):
         return None
-    return Row(operation, "atomic", value.type.element, value.type.element, Terms(1, None))
+    return _row(operation, "atomic", value.type.element, value.type.element, Terms(1, None))
 
 
 def _through_loops(value: Value) -> Operation | None:

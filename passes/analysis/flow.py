@@ -9,17 +9,19 @@ arguments, yields, branches, partitions of a warp-specialised loop, and allocati
 ``%s`` has type f32, yet every cycle through it passes ``%h``: the sum is kept in 16 bits.
 
 Two addresses are the same when they are the same SSA value defined outside the loop, or views of one allocation.
-Integers and pointers are no part of the graph, nor is the way through the factors of a matrix product. Elements are not told apart: a value that moves between lanes
-(a rotation) looks like one that stays.
+Integers and pointers are no part of the graph, nor is the way through the factors of a matrix product. Elements are
+not told apart: a value that moves between lanes (a rotation) looks like one that stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.base import Facts
 
+Node = TypeVar("Node", bound=Hashable)
 _INTEGER = frozenset(
     "arith.addi arith.subi arith.muli arith.divsi arith.divui arith.remsi arith.remui arith.cmpi arith.cmpf "
     "arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.extsi arith.extui arith.trunci "
@@ -87,7 +89,7 @@ class Flow:
             for source, result in self._edges(operation):
                 if is_float(source) and is_float(result):
                     self.successors.setdefault(source, []).append(result)
-        self.component = _components(self.successors)
+        self.component = components(self.successors)
 
     def carried(self, operation: Operation) -> list[Value]:
         """Operands that the operation's result (or the allocation it adds into) flows back to."""
@@ -190,13 +192,13 @@ def inside(value: Value, operation: Operation) -> bool:
     return parent is operation or operation in parent.ancestors()
 
 
-def _components(successors: dict[Value, list[Value]]) -> dict[Value, int]:
+def components(successors: Mapping[Node, Sequence[Node]]) -> dict[Node, int]:
     """Strongly connected components with a cycle in them, numbered (Tarjan 1972, without recursion)."""
-    index: dict[Value, int] = {}
-    low: dict[Value, int] = {}
-    on_stack: set[Value] = set()
-    stack: list[Value] = []
-    component: dict[Value, int] = {}
+    index: dict[Node, int] = {}
+    low: dict[Node, int] = {}
+    on_stack: set[Node] = set()
+    stack: list[Node] = []
+    component: dict[Node, int] = {}
     for root in successors:
         if root in index:
             continue

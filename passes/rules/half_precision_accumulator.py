@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Trust
-from kcontract.model import Accumulator, Confidence, Finding, Level, Place, Settled
-from kcontract.passes.analysis.accumulations import UNIT_ROUNDOFF, Ledger, Row
+from kcontract.model import Accumulator, Confidence, Finding, Level, Settled
+from kcontract.passes.analysis.accumulations import Ledger
+from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row
 from kcontract.passes.base import Facts, Rule
 
 NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "tf32": "tf32"}
@@ -67,8 +68,9 @@ class HalfPrecisionAccumulator(Rule):
 
     def check(self, artifact: Artifact, facts: Facts) -> Iterator[Finding | Settled]:
         """Judge each accumulator of the ledger; settle the gate where none is narrow."""
-        if artifact.module is None:
+        if artifact.module is None and artifact.program is None:
             return
+        read = "ptx" if artifact.module is None else "ttgir"
         sums = list(facts.get(Ledger).sums())
         narrow = [row for row in sums if row.narrow]
         if facts.contract.accumulator is Accumulator.INPUT:
@@ -76,11 +78,11 @@ class HalfPrecisionAccumulator(Rule):
         for row in narrow:
             yield self._finding(row)
         if not sums:
-            yield Settled(self.gate, "accumulators", "ttgir", "no floating-point sum", applicable=False)
+            yield Settled(self.gate, "accumulators", read, "no floating-point sum", applicable=False)
         elif all(level(row) is Level.NOTE for row in narrow):
             kept = len(sums) - len(narrow)
             reason = f"{kept} of {len(sums)} sums kept in 32 bits or more" + (", the others short" if narrow else "")
-            yield Settled(self.gate, "accumulators", "ttgir", reason)
+            yield Settled(self.gate, "accumulators", read, reason)
 
     def _finding(self, row: Row) -> Finding:
         element = row.inputs if row.narrowed else row.element
@@ -103,10 +105,10 @@ class HalfPrecisionAccumulator(Rule):
             self.gate,
             severity,
             f"{_subject(row)} of {row.terms} terms kept in {found}, wanted float32",
-            Place(row.operation.location, "ttgir", row.operation.line),
+            row.place,
             Confidence.READ if row.terms.trust is Trust.OBSERVED else Confidence.PROVED,
             why,
-            _REMEDIES.get(row.kind, _SUM),
+            _REMEDIES.get(row.kind, _SUM) if row.operation else _SUM,
             "run it with a long axis and inputs that separate 16- from 32-bit sums" if severity is Level.HAZARD else "",
             evidence={
                 "kind": row.kind,
