@@ -78,8 +78,8 @@ def atomics(x, total, biggest, smallest, bits, count, n, BLOCK: tl.constexpr):
     m = i < n
     v = tl.load(x + i, mask=m, other=0)
     tl.atomic_add(total + (i % 4), v, mask=m)
-    tl.atomic_max(biggest, v, mask=m)
-    tl.atomic_min(smallest, v, mask=m)
+    tl.atomic_max(biggest + 0 * i, v, mask=m)
+    tl.atomic_min(smallest + 0 * i, v, mask=m)
     k = tl.atomic_add(count, 1)
     tl.atomic_or(bits, 1 << (k % 32))
 

@@ -1,0 +1,153 @@
+"""A decoded kernel: the functions generated for its blocks and what a launch needs to know of it.
+
+Decoding takes 10 to 500 ms; ``decode`` keeps decoded kernels in memory by their PTX.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kcontract.dynamic.engines.simulator import access, arith, runtime, values, warps
+from kcontract.dynamic.engines.simulator import emit as _emit  # noqa: F401  (registers the emitters)
+from kcontract.dynamic.engines.simulator.codegen import Gen
+from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
+from kcontract.dynamic.engines.simulator.strand import Strand
+from kcontract.dynamic.engines.simulator.values import Array
+from kcontract.errors import InputError
+from kcontract.ir.ptx import Function, Program, parse
+
+BlockFunction = Callable[[Strand], "int | None"]
+_FILE = "<simulated {}>"
+
+
+@dataclass(eq=False)
+class Kernel:
+    """``code[i]`` runs block i; ``live[i]`` are the registers live at its start; ``lines`` maps a line of the
+    generated source to an instruction's index."""
+
+    program: Program
+    function: Function
+    code: list[BlockFunction]
+    live: list[tuple[int, ...]]
+    widths: list[str]
+    source: str
+    lines: list[int]
+    file: str
+    first: list[tuple[int, int]]
+    shared: dict[str, int] = field(default_factory=dict)
+    shared_static: int = 0
+    local: dict[str, int] = field(default_factory=dict)
+    local_bytes: int = 0
+
+    def place(self, error: BaseException) -> int | None:
+        """The instruction index during which an exception rose out of generated code."""
+        found = None
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_filename == self.file and line <= len(self.lines):
+                found = self.lines[line - 1]
+        return found
+
+    def explain(self, error: BaseException) -> BaseException:
+        """The same error with the PTX and Python lines it rose at."""
+        index = self.place(error)
+        if index is None or index >= len(self.function.instructions):
+            return error
+        at = self.function.instructions[index]
+        text = f"{at.name} {at.text}".strip()[:100]
+        if isinstance(error, Fault):
+            return error.at(at.line, text, at.location)
+        if isinstance(error, Unsupported) and error.line is None:
+            return Unsupported(f"the simulator cannot execute `{text}`: {error.message}", line=at.line)
+        if isinstance(error, Exception) and not isinstance(error, InputError):
+            error.args = (f"{error} [at PTX line {at.line}: {text}]",)
+        return error
+
+    def describe(self, block: int) -> tuple[int, str]:
+        """PTX line and text of a block's first instruction."""
+        start = self.first[block][0]
+        instructions = self.function.instructions
+        if start >= len(instructions):
+            return 0, "the end"
+        return instructions[start].line, f"{instructions[start].name} {instructions[start].text}"[:80]
+
+    @functools.cached_property
+    def uses_tensor_memory(self) -> bool:
+        return any(i.opcode == "tcgen05" for i in self.function.instructions)
+
+    @functools.cached_property
+    def histogram(self) -> list[Counter[str]]:
+        """How often each opcode stands in each block."""
+        instructions = self.function.instructions
+        return [Counter(instructions[k].name for k in range(a, b)) for a, b in self.first]
+
+
+_KERNELS: dict[str, Kernel] = {}
+
+
+def decode(ptx: str) -> Kernel:
+    """The kernel in a PTX text. Raises ``Unsupported`` (an ``InputError``) for what cannot be executed."""
+    key = hashlib.sha256(ptx.encode("utf-8", "surrogateescape")).hexdigest()
+    found = _KERNELS.get(key)
+    if found is None:
+        found = _KERNELS[key] = _decode(ptx, key[:12])
+    return found
+
+
+def _decode(ptx: str, name: str) -> Kernel:
+    program = parse(ptx)
+    function = program.entry
+    if function is None:
+        raise InputError("the PTX holds no kernel with a body; give the .ptx of a compiled kernel")
+    gen = Gen(program, function)
+    bodies = [gen.body(i) for i in range(len(gen.blocks))]
+    gen.liveness(bodies)
+    text: list[str] = []
+    lines: list[int] = []
+    for i, body in enumerate(bodies):
+        rows, places = gen.finish(i, body)
+        text += [f"def block{i}(S):", "    R = S.regs", *("    " + row for row in rows)]
+        lines += [gen.blocks[i].first] * 2 + places
+    source = "\n".join(text) + "\n"
+    file = _FILE.format(name)
+    space: dict[str, object] = {
+        "np": np, "arith": arith, "values": values, "access": access, "warps": warps, "W": runtime.W,
+        "pack": runtime.pack, "unpack": runtime.unpack, "unpack_nibbles": runtime.unpack_nibbles,
+        **_emit.namespace(), **gen.constants,
+    }  # fmt: skip
+    exec(compile(source, file, "exec"), space)
+    code: list[BlockFunction] = [space[f"block{i}"] for i in range(len(bodies))]  # type: ignore[misc]
+    kernel = Kernel(
+        program, function, code, [b.live for b in gen.blocks], gen.widths, source, lines, file,
+        [(b.first, b.last) for b in gen.blocks],
+    )  # fmt: skip
+    _lay_out(kernel)
+    return kernel
+
+
+def _lay_out(kernel: Kernel) -> None:
+    """Offsets of shared and local variables, in order of declaration; unsized shared ones come last at offset 16-aligned."""
+    at = 0
+    unsized: list[str] = []
+    for v in (*kernel.program.variables, *kernel.function.variables):
+        if v.space == "shared":
+            if v.size is None:
+                unsized.append(v.name)
+                continue
+            at = -(-at // max(v.align, 1)) * max(v.align, 1)
+            kernel.shared[v.name] = at
+            at += v.size
+        elif v.space == "local":
+            start = -(-kernel.local_bytes // max(v.align, 1)) * max(v.align, 1)
+            kernel.local[v.name] = start
+            kernel.local_bytes = start + (v.size or 0)
+    at = -(-at // 1024) * 1024 if at else 0
+    for name in unsized:
+        kernel.shared[name] = at
+    kernel.shared_static = at

@@ -1,0 +1,237 @@
+"""One launch of a decoded kernel: parameters, special registers, and the batches of CTAs it runs in.
+
+About ``LANES`` threads are simulated at once: numpy needs long arrays, caches short ones. Batches run one after the
+other; where all CTAs of a batch wait for memory to change, the next batch is started beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kcontract.dynamic.engines.simulator import memory
+from kcontract.dynamic.engines.simulator.asynchronous import Asynchronous
+from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
+from kcontract.dynamic.engines.simulator.kernel import Kernel
+from kcontract.dynamic.engines.simulator.machine import Machine
+from kcontract.dynamic.engines.simulator.strand import Strand
+from kcontract.dynamic.engines.simulator.tensor_memory import TensorMemory
+from kcontract.dynamic.engines.simulator.values import Array
+
+LANES = 8192
+_AXES = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass
+class Options:
+    """How to run: ``checked`` turns the diagnoses on, ``seed`` permutes atomics (None: thread order), ``accumulate``
+    chooses how tensor cores sum (``fp32`` or ``truncate``), ``lanes`` bounds threads simulated at once."""
+
+    checked: bool = False
+    seed: int | None = None
+    accumulate: str = "fp32"
+    lanes: int = LANES
+
+
+@dataclass
+class Grid:
+    """One launch. ``extent`` counts CTAs, ``block`` threads, ``cluster`` CTAs of a cluster, along x, y, z."""
+
+    kernel: Kernel
+    extent: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int
+    memory: memory.Global
+    parameters: bytearray
+    options: Options = field(default_factory=Options)
+    output: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.threads = self.block[0] * self.block[1] * self.block[2]
+        self.cluster_size = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        self.shared_bytes += self.kernel.shared_static
+        self.random = None if self.options.seed is None else np.random.default_rng(self.options.seed)
+        self.visits = np.zeros(len(self.kernel.code), "i8")
+        self._offsets = self._parameter_offsets()
+        self._globals: dict[str, int] = {}
+        self._cache: dict[tuple[str, int, str, int], list[Array]] = {}
+        self.bytes = np.frombuffer(self.parameters, "u1")
+
+    def _parameter_offsets(self) -> dict[str, int]:
+        offsets: dict[str, int] = {}
+        at = 0
+        for p in self.kernel.function.parameters:
+            at = -(-at // p.align) * p.align
+            offsets[p.name] = at
+            at += p.size
+        if len(self.parameters) < at:
+            self.parameters.extend(b"\0" * (at - len(self.parameters)))
+        return offsets
+
+    def run(self) -> None:
+        """Run all CTAs. Raises ``Fault`` and ``Unsupported`` with their place."""
+        total = self.extent[0] * self.extent[1] * self.extent[2]
+        if any(e % c for e, c in zip(self.extent, self.cluster, strict=True)):
+            raise Fault("bad-launch", f"the grid {self.extent} is no multiple of the cluster {self.cluster}")
+        per = max(self.options.lanes // self.threads // self.cluster_size, 1) * self.cluster_size
+        order = self._cluster_order(total)
+        active: list[Machine] = []
+        start = 0
+        with np.errstate(all="ignore"):
+            while start < total or active:
+                if start < total:
+                    active.append(Machine(self, order[start : start + per]))
+                    start += per
+                self._advance(active)
+                if active and start >= total:
+                    raise self._deadlock(active)
+
+    def _advance(self, active: list[Machine]) -> None:
+        """Run machines in turn as long as one of them gets anywhere; drop those that are done."""
+        moved = True
+        while moved:
+            moved = False
+            for machine in list(active):
+                before = machine.steps
+                try:
+                    done = machine.run()
+                except Exception as error:
+                    explained = self.kernel.explain(error)
+                    if explained is error:
+                        raise
+                    raise explained from error
+                if done:
+                    machine.finish()
+                    self.visits += machine.visits
+                    active.remove(machine)
+                if (done and active) or (machine.steps != before and len(active) > 1):
+                    moved = True
+                    for other in active:
+                        if other is not machine:
+                            other.version += 1
+
+    def _cluster_order(self, total: int) -> Array:
+        """Linear CTA numbers with the CTAs of a cluster next to each other, in order of rank."""
+        linear = np.arange(total)
+        if self.cluster_size == 1:
+            return linear
+        x, y, z = self.extent
+        cx, cy, cz = self.cluster
+        grid = linear.reshape(z // cz, cz, y // cy, cy, x // cx, cx)
+        return np.ascontiguousarray(grid.transpose(0, 2, 4, 1, 3, 5)).reshape(-1)
+
+    def _deadlock(self, active: list[Machine]) -> Fault:
+        lines = [line for machine in active for line in machine.waiting()]
+        shown = "; ".join(lines[:8]) + (f"; and {len(lines) - 8} more" if len(lines) > 8 else "")
+        return Fault("deadlock", f"no thread can go on: {shown}")
+
+    # ---- what machines ask for
+
+    def make_asynchronous(self, machine: Machine) -> Asynchronous:
+        return Asynchronous(machine)
+
+    def make_tensor_memory(self, machine: Machine) -> TensorMemory | None:
+        return TensorMemory(machine) if self.kernel.uses_tensor_memory else None
+
+    def special(self, machine: Machine, strand: Strand, name: str) -> Array:
+        """Value of a special register as uint32 or uint64, of the smallest shape that holds it."""
+        stem, _, axis = name.lstrip("%").partition(".")
+        a = _AXES.get(axis, -1)
+        if stem == "tid":
+            bx, by, _ = self.block
+            parts = (strand.tid % bx, strand.tid // bx % by, strand.tid // (bx * by))
+            return parts[a].astype("u4")
+        if stem in ("ctaid", "clusterid", "cluster_ctaid"):
+            linear = machine.ctas[strand.cta]
+            ex, ey, _ = self.extent
+            place = (linear % ex, linear // ex % ey, linear // (ex * ey))[a]
+            if stem == "clusterid":
+                place = place // self.cluster[a]
+            elif stem == "cluster_ctaid":
+                place = place % self.cluster[a]
+            return place.astype("u4")
+        fixed = {"ntid": self.block, "nctaid": self.extent, "cluster_nctaid": self.cluster}.get(stem)
+        if fixed is not None:
+            return _constant(fixed[a])
+        if stem == "nclusterid":
+            return _constant(self.extent[a] // self.cluster[a])
+        lane = (strand.tid & 31).astype("u4")
+        one = np.uint32(1)
+        simple = {
+            "laneid": lambda: lane,
+            "warpid": lambda: (strand.tid >> 5).astype("u4"),
+            "nwarpid": lambda: _constant(-(-self.threads // 32)),
+            "cluster_ctarank": lambda: machine.rank_of(strand.cta).astype("u4"),
+            "cluster_nctarank": lambda: _constant(self.cluster_size),
+            "is_explicit_cluster": lambda: np.full((1, 1), self.cluster_size > 1),
+            "smid": lambda: (machine.ctas[strand.cta] % 132).astype("u4"),
+            "nsmid": lambda: _constant(132),
+            "gridid": lambda: np.zeros((1, 1), "u8"),
+            "lanemask_eq": lambda: one << lane,
+            "lanemask_lt": lambda: (one << lane) - one,
+            "lanemask_le": lambda: ((one << lane) - one) | (one << lane),
+            "lanemask_gt": lambda: ~(((one << lane) - one) | (one << lane)),
+            "lanemask_ge": lambda: ~((one << lane) - one),
+            "dynamic_smem_size": lambda: _constant(self.shared_bytes - self.kernel.shared_static),
+            "total_smem_size": lambda: _constant(self.shared_bytes),
+        }.get(stem)
+        if simple is not None:
+            return simple()
+        if stem in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            strand.special.pop(name, None)
+            return _clock(machine, stem)
+        raise Unsupported(f"special register {name} is not simulated")
+
+    def address(self, name: str, offset: int) -> Array:
+        """Address of a variable or parameter within its own space, int64 of shape (1, 1)."""
+        kernel = self.kernel
+        for table in (kernel.shared, kernel.local, self._offsets):
+            if name in table:
+                return np.full((1, 1), table[name] + offset, "i8")
+        return np.full((1, 1), self._module_variable(name) + offset, "i8")
+
+    def _module_variable(self, name: str) -> int:
+        found = self._globals.get(name)
+        if found is None:
+            from kcontract.dynamic.engines.simulator.printing import initial
+
+            variable = next((v for v in self.kernel.program.variables if v.name == name), None)
+            if variable is None or variable.size is None:
+                raise Unsupported(f"symbol {name} is not declared in the module")
+            found = self._globals[name] = self.memory.allocate(name, initial(variable))
+        return found
+
+    def parameter(self, name: str, offset: int, dtype: str, count: int) -> list[Array]:
+        key = (name, offset, dtype, count)
+        found = self._cache.get(key)
+        if found is None:
+            if name not in self._offsets:
+                raise Unsupported(f"parameter {name} is not declared")
+            size = np.dtype(dtype).itemsize
+            start = self._offsets[name] + offset
+            data = self.bytes[start : start + size * count].view(dtype)
+            found = self._cache[key] = [data[k].reshape(1, 1).copy() for k in range(count)]
+        return found
+
+    def parameter_bytes(self, address: Array, dtype: str, count: int) -> list[Array]:
+        size = np.dtype(dtype).itemsize
+        if int(address.min()) < 0 or int(address.max()) + size * count > len(self.bytes):
+            raise Fault("out-of-bounds", f"parameter space holds {len(self.bytes)} bytes")
+        place = address[..., None] + np.arange(size)
+        return [np.ascontiguousarray(self.bytes[place + size * k]).view(dtype)[..., 0] for k in range(count)]
+
+
+def _constant(value: int) -> Array:
+    return np.full((1, 1), value, "u4")
+
+
+def _clock(machine: Machine, stem: str) -> Array:
+    """Simulated cycles: the blocks run so far; it only grows."""
+    ticks = machine.steps * 100
+    if stem.endswith("_hi"):
+        return _constant(ticks >> 32)
+    if stem in ("clock", "globaltimer_lo"):
+        return _constant(ticks & 0xFFFFFFFF)
+    return np.full((1, 1), ticks, "u8")
