@@ -17,9 +17,10 @@ from kcontract.errors import InputError
 
 _EM_CUDA = 190
 _ABI_NEW = 0x41  # e_ident[7]: from CUDA 13 on, the capability stands in the second byte of e_flags
-_ATTRIBUTE_REGISTERS, _ATTRIBUTE_FRAME, _ATTRIBUTE_MAX_THREADS, _ATTRIBUTE_REQNTID = 0x2F, 0x11, 0x05, 0x10
+_ATTRIBUTE_REGISTERS, _ATTRIBUTE_FRAME, _ATTRIBUTE_REQNTID = 0x2F, 0x11, 0x10
 _FORMAT_SIZED = 4
 _RESERVED_SHARED = 1024
+_INSTRUCTION_BYTES = 16
 _LOAD_LOCAL, _STORE_LOCAL = 0x983, 0x387
 _WIDTHS = (1, 1, 2, 2, 4, 8, 16, 16)
 
@@ -122,16 +123,17 @@ def _attributes(content: bytes, section: _Section) -> Iterator[tuple[int, bytes]
         at = payload_end
 
 
-def _local_bytes(code: bytes) -> tuple[int, int]:
-    """Bytes loaded from and stored to local memory by the instructions in ``code``."""
-    loads = stores = 0
-    for low, high in struct.iter_unpack("<QQ", code[: len(code) // 16 * 16]):
-        opcode = low & 0xFFF
-        if opcode == _LOAD_LOCAL:
-            loads += _WIDTHS[high >> 9 & 7]
-        elif opcode == _STORE_LOCAL:
-            stores += _WIDTHS[high >> 9 & 7]
-    return loads, stores
+def _local_bytes(code: bytes, opcode: int) -> int:
+    """Bytes moved by the instructions in ``code`` whose low 12 bits are ``opcode``, each counted once."""
+    whole = len(code) // _INSTRUCTION_BYTES * _INSTRUCTION_BYTES
+    lowest, total = code[0:whole:_INSTRUCTION_BYTES], 0
+    at = lowest.find(opcode & 0xFF)
+    while at >= 0:
+        start = at * _INSTRUCTION_BYTES
+        if code[start + 1] & 0xF == opcode >> 8:
+            total += _WIDTHS[code[start + 9] >> 1 & 7]
+        at = lowest.find(opcode & 0xFF, at + 1)
+    return total
 
 
 def _facts(content: bytes, sections: list[_Section]) -> Cubin:
@@ -159,7 +161,8 @@ def _facts(content: bytes, sections: list[_Section]) -> Cubin:
     for section in sections:
         if section.name.startswith(".text."):
             name = section.name[len(".text.") :]
-            loads, stores = _local_bytes(content[section.start : section.start + section.size])
+            code = content[section.start : section.start + section.size]
+            loads, stores = _local_bytes(code, _LOAD_LOCAL), _local_bytes(code, _STORE_LOCAL)
             functions[name] = Code(
                 name, registers.get(name), frames.get(name), shared.get(name, 0), loads, stores, threads.get(name)
             )
