@@ -1,12 +1,13 @@
 """The error of one sum of N terms under an accumulation model: the formula every reduction and product shares.
 
-Two laws (S = Σx, A = Σ|x|, Q = Σx², N terms, u the accumulator's unit roundoff):
+The laws (S = Σx, A = Σ|x|, Q = Σx², N terms, u the accumulator's unit roundoff):
 
 * worst case, any order: gamma_N·A (Higham, Accuracy and Stability, 2nd ed., section 4.2);
+* short sums, N <= 16: gamma_2N·A, which is below the next and leaves room for one more rounding a term;
 * exchangeable order: u·sqrt(S²(N/3 + 1) + Q(N/6 + 1)), the second moment of Σ u·|partial sum|: a partial sum of k
   exchangeable terms has E s_k² = Q·k(N − k)/(N(N − 1)) + S²·k(k − 1)/(N(N − 1)), and Σ_k gives N/3 and N/6.
 
-The second is only used where a sample of the terms looks exchangeable: see ``structured``.
+The last is only used where a sample of the terms looks exchangeable: see ``structured``.
 """
 
 from __future__ import annotations
@@ -83,9 +84,12 @@ def fresh_sum(
     model = ctx.model
     if n <= 1:
         return Err()
-    if model.lam == 1.0 or n <= SHORT:
+    if model.lam == 1.0:
         ctx.record(op, "gamma_N·Σ|x|", n)
-        return Err(sizes() * (model.factor(n) / ctx.lam), None, None)
+        return Err(sizes() * model.factor(n), None, None)
+    if n <= SHORT:
+        ctx.record(op, "gamma_2N·Σ|x|", n)
+        return Err(sizes() * (model.factor(2 * n) / ctx.lam), None, None)
     q = squares()
     variance = torch.mul(s, s).mul_((n / 3 + 1) * model.u**2)
     k = (n / 6 + 1) * model.u**2

@@ -51,7 +51,7 @@ def product(
         k, s2, extra = (n / 6 + 1) * model.u**2, (n / 3 + 1) * model.u**2, 2 * model.u_factor / ctx.lam
         if n <= SHORT or _conspire(a, b, n, model.u):
             ctx.record(op, "gamma_N·|a||b|", n)
-            extra += model.factor(n) / ctx.lam
+            extra += model.factor(2 * n if n <= SHORT else n) / ctx.lam
             k = s2 = 0.0
         else:
             ctx.record(op, "u·sqrt(S²(N/3 + 1) + Q(N/6 + 1))", n)

@@ -184,25 +184,20 @@ def max_pool(ctx: BoundMode, y: Any, x: Tensor, *args: Any, **kwargs: Any) -> tu
 
 @rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward")
 def max_pool_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, *args: Any) -> Err:
-    """The gradient goes to the winner; where the winner may differ, every element of the window within the errors is
-    undetermined: all elements that a doubtful window may have chosen, and those it did choose."""
+    """The gradient goes to the winner. Where a window's winner may differ, an element that may win it, or did, errs
+    by up to the whole gradient of the doubtful windows that cover it (where windows cannot be re-read: undetermined).
+    """
     e, func = ctx.err(g), ctx.function
-    index = args[-1]
-    doubt = ctx.err(index).und
+    doubt = ctx.err(args[-1]).und
     parts = [None if p is None else func(p.double(), x, *args) for p in e]
-    i = None if e.i is None else func(e.i * e.i, x, *args).sqrt_()
+    c, i = parts[0], None if e.i is None else func(e.i * e.i, x, *args).sqrt_()
     und = None if parts[2] is None else parts[2] > 0
     if doubt is not None:
-        rank = 3 if "3d" in ctx.current else 2
-        hit = func(doubt.double(), x, *args) > 0
-        lead = x.shape[: x.dim() - rank]
-        winner = torch.where(hit, x, torch.full_like(x, torch.nan)).reshape(*lead, -1)
-        # An element is suspect if it equals, within the errors, a doubtful winner of its own plane.
-        slack = ctx.err(x).total()
-        reach = 0.0 if slack is None else float(2 * ctx.lam * slack.max())
-        ordered = winner.nan_to_num(torch.inf).sort(-1).values
-        flat = x.reshape(*lead, -1)
-        place = torch.searchsorted(ordered, flat - reach).clamp_(max=flat.shape[-1] - 1)
-        close = (ordered.gather(-1, place) <= flat + reach).reshape(x.shape)
-        und = either(und, close)
-    return Err(parts[0], plus(i, ctx.fresh(y, 8.0)), und)
+        whole = e.total()
+        size = g.abs() if whole is None else torch.add(g.abs(), whole, alpha=ctx.lam)
+        if ctx.current == "max_pool2d_with_indices_backward" and set(args[3]) == {1}:
+            back = torch.ops.aten.avg_pool2d_backward
+            c = plus(c, back(size * doubt, x, args[0], args[1], args[2], args[4], True, 1).div_(ctx.lam))
+        else:
+            und = either(und, func(doubt.double(), x, *args) > 0, x == x)
+    return Err(c, plus(i, ctx.fresh(y, 8.0)), und)

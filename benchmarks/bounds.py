@@ -1,0 +1,237 @@
+"""The oracle's bound against honest runs and precision faults, beside the customary tolerances.
+
+`--part ops|modules|faults|probe|null|cost` runs one part, `--full` all of them at full size; figures of one run.
+Honest operations and modules marked held out, and all seeds from 1000 on, took no part in tuning a rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+import bounds_ops as ops
+
+from kcontract.dynamic import inputs as gen
+from kcontract.dynamic import oracle
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+SIZES = (64, 512, 4096)
+SUITE = ("normal", "signs", "cancelling", "wide", "large_mean", "tiny_scale", "spike_first", "spike_last", "sparse", "shifted")
+HONEST = (*SUITE, "uniform", "ascending", "alternating", "constant_rows", "zeros", "huge", "small")
+
+
+@dataclass
+class Tally:
+    """Honest runs so far: alarms by rule, required λ, and error over bound."""
+
+    runs: int = 0
+    alarms: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    required: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+    worst: list[tuple[float, str]] = field(default_factory=list)
+    undetermined: int = 0
+    elements: int = 0
+    by_case: dict[str, float] = field(default_factory=dict)
+
+    def add(self, label: str, group: str, results: list[Any], expected: list[Any], found: list[Any], n: int, plain: list[Any]) -> None:
+        """One candidate: all its outputs together are one run."""
+        self.runs += 1
+        if not all(r.ok for r in results):
+            self.alarms["oracle"] += 1
+            bad = next(r for r in results if not r.ok)
+            self.worst.append((bad.required, f"ALARM {label} {bad.output} {bad.reason} ratio {bad.ratio:.3g} {bad.index} {bad.found} {bad.wanted} {bad.allowed}"))
+        need = max(r.required for r in results)
+        self.required.append(need)
+        self.by_case[group] = max(self.by_case.get(group, 0.0), need)
+        self.ratios.append(max(r.ratio for r in results))
+        for e in expected:
+            self.undetermined += int(e.undetermined.sum())
+            self.elements += e.value.numel()
+        for rule, ok in customary(found, plain, n).items():
+            self.alarms[rule] += not ok
+
+
+def customary(found: list[Any], reference: list[Any], n: int) -> dict[str, bool]:
+    """Would the customary tolerances accept these outputs (against the eager float32 result in the output dtype)?"""
+    verdicts = {"allclose 1e-2": True, "KernelBench": True, "4·eps·sqrt N": True}
+    for a, b in zip(found, reference, strict=True):
+        tight = 1e-4 if a.dtype is torch.float32 else 1e-2
+        root = 4 * torch.finfo(a.dtype).eps * n**0.5
+        for rule, tol in zip(verdicts, (1e-2, tight, root), strict=True):
+            verdicts[rule] &= bool(torch.allclose(a.float(), b.float(), rtol=tol, atol=tol, equal_nan=True))
+    return verdicts
+
+
+def expect(what: ops.Op, tensors: list[Any], seed: int) -> tuple[list[Any], Any, list[Any]]:
+    """Bounded outputs (or gradients), the upstream gradient, and eager float32 results in the output dtype."""
+    told = oracle.run(what.reference, tensors, grads=what.grads, seed=seed)
+    wide = [t.detach().float().requires_grad_(t.requires_grad) if t.is_floating_point() else t for t in tensors]
+    with torch.set_grad_enabled(what.grads):
+        out = what.reference(*wide)
+    if not what.grads:
+        return list(told.outputs), None, [out.to(tensors[0].dtype)]
+    plain = torch.autograd.grad(out, wide, told.upstream[0].float())
+    return list(told.grads.values()), told.upstream[0], [g.to(tensors[0].dtype) for g in plain]
+
+
+def check(found: list[Any], expected: list[Any]) -> list[Any]:
+    """Each output compared."""
+    return [oracle.compare(f, e) for f, e in zip(found, expected, strict=True)]
+
+
+def honest_ops(tally: Tally, seeds: range, sizes: tuple[int, ...], held_out: bool | None) -> None:
+    """Hand-written float32 candidates in every order, on every kind of input."""
+    for what in ops.ALL:
+        if held_out is not None and what.held_out is not held_out:
+            continue
+        for name, dtype in DTYPES.items():
+            for n in sizes:
+                for seed in seeds:
+                    kind = HONEST[seed % len(HONEST)]
+                    tensors = ops.make(what, n, dtype, kind, seed)
+                    expected, upstream, plain = expect(what, tensors, seed)
+                    orders = list(ops.honest(seed))
+                    if what.name.endswith("welford"):
+                        orders = [o for o in orders if o.order in ("sequential", "permuted")]
+                    for way in orders:
+                        found = ops.run(what, way, tensors, upstream)
+                        tally.add(
+                            f"{what.name} {name} N={n} {kind} seed {seed} {way.order}", f"{what.name}/{name}/{n}",
+                            check(found, expected), expected, found, n, plain,
+                        )  # fmt: skip
+
+
+def faults(sizes: tuple[int, ...], seeds: range) -> dict[str, dict[str, list[int]]]:
+    """Faults found by the suite, by dtype and rule: [found, all]; a fault no input shows at all is not counted."""
+    table: dict[str, dict[str, list[int]]] = {}
+    missed: list[str] = []
+    for name, dtype in DTYPES.items():
+        rules = table[name] = {r: [0, 0] for r in ("oracle", "allclose 1e-2", "KernelBench", "4·eps·sqrt N")}
+        for what in ops.ALL:
+            for n in sizes:
+                cases = []
+                for seed in seeds:
+                    for kind in SUITE:
+                        tensors = ops.make(what, n, dtype, kind, seed)
+                        cases.append((kind, tensors, *expect(what, tensors, seed)))
+                for way in ops.faults(what, dtype):
+                    caught = dict.fromkeys(rules, False)
+                    differs = False
+                    for _, tensors, expected, upstream, plain in cases:
+                        found = ops.run(what, way, tensors, upstream)
+                        right = ops.run(what, ops.Arithmetic("pairwise"), tensors, upstream)
+                        differs |= any(not torch.equal(a, b) for a, b in zip(found, right, strict=True))
+                        caught["oracle"] |= not all(r.ok for r in check(found, expected))
+                        for rule, ok in customary(found, plain, n).items():
+                            caught[rule] |= not ok
+                    if not differs:
+                        continue
+                    for rule, hit in caught.items():
+                        rules[rule][0] += hit
+                        rules[rule][1] += 1
+                    if not caught["oracle"]:
+                        missed.append(f"{what.name} {name} N={n} {way.fault}")
+    for line in missed:
+        print("missed:", line)
+    return table
+
+
+def probes(sizes: tuple[int, ...], seeds: range) -> dict[str, list[int]]:
+    """The lattice probe: [alarms on honest, honest checks, faults found, faults]."""
+    count = {"honest alarms": 0, "honest checks": 0, "found": 0, "faults": 0}
+    for dtype in (torch.float16, torch.bfloat16):
+        for n in sizes:
+            for name in ("sum", "mean", "matmul"):
+                for seed in seeds:
+                    p = gen.probe(name, n, dtype, seed, out_dtype=torch.float32 if seed % 2 else dtype)
+                    what = next(o for o in ops.ALL if o.name == name)
+                    arrays = [t.float().numpy() for t in p.inputs]
+                    for way in ops.honest(seed):
+                        out = torch.from_numpy(np.ascontiguousarray(what.candidate(way, *arrays))).to(p.wanted.dtype)
+                        count["honest checks"] += 1
+                        count["honest alarms"] += bool(p.wrong(out).any())
+                    for fault in ops.SUM_FAULTS if seed < 3 else ():
+                        out = torch.from_numpy(what.candidate(ops.Arithmetic("", fault, dtype), *arrays)).to(p.wanted.dtype)
+                        count["faults"] += 1
+                        hit = bool(p.wrong(out).any())
+                        count["found"] += hit
+                        if not hit:
+                            print("probe missed:", name, dtype, n, fault, seed)
+    return count
+
+
+def show(title: str, tally: Tally) -> None:
+    """One honest tally as a few ratio lines."""
+    if not tally.runs:
+        return
+    need = np.array(tally.required)
+    edges = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 8, np.inf]
+    histogram = np.histogram(need, edges)[0]
+    print(f"{title}: {tally.runs} honest runs, {tally.alarms['oracle']} false alarms (rate <= {3 / tally.runs:.1e} at 95 % if none)")
+    for rule in ("allclose 1e-2", "KernelBench", "4·eps·sqrt N"):
+        print(f"  {rule}: {tally.alarms[rule]} of {tally.runs} alarm")
+    print(f"  median error/bound {np.median(tally.ratios):.3f}; required λ p50 {np.median(need):.2f} p99 {np.quantile(need, 0.99):.2f} max {need.max():.2f}")
+    print("  required λ histogram " + " ".join(f"<{b}:{c}" for b, c in zip(edges[1:], histogram, strict=True)))
+    print(f"  undetermined elements {tally.undetermined} of {tally.elements}")
+    for _, line in sorted(tally.worst, reverse=True)[:12]:
+        print("  " + line)
+    for case, value in sorted(tally.by_case.items(), key=lambda c: -c[1])[:5]:
+        print(f"  most λ: {case} {value:.2f}")
+
+
+def timed(name: str, part: Callable[[], Any]) -> Any:
+    """Run a part and print how long it took."""
+    start = time.perf_counter()
+    found = part()
+    print(f"[{name}: {time.perf_counter() - start:.0f} s]")
+    return found
+
+
+def main() -> None:
+    """Print the tables; ``--json`` also writes the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="all parts at full size (about a quarter of an hour)")
+    parser.add_argument("--part", default="", help="ops, modules, faults, probe, null or cost")
+    parser.add_argument("--seeds", type=int, default=0, help="seeds a case (default 2; 6 with --full)")
+    parser.add_argument("--first", type=int, default=1000, help="the first seed; those below 1000 were used in tuning")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    count = args.seeds or (6 if args.full else 2)
+    seeds = range(args.first, args.first + count)
+    figures: dict[str, Any] = {}
+
+    def wants(part: str) -> bool:
+        return args.part == part or not args.part
+
+    if wants("ops"):
+        for title, held in (("operations, tuned", False), ("operations, held out", True)):
+            tally = Tally()
+            timed(title, lambda t=tally, h=held: honest_ops(t, seeds, (17, *SIZES), h))
+            show(title, tally)
+            figures[title] = {"runs": tally.runs, "alarms": dict(tally.alarms), "required": max(tally.required), "median": float(np.median(tally.ratios))}
+    if wants("faults"):
+        table = timed("faults", lambda: faults(SIZES, range(args.first, args.first + 1)))
+        figures["faults"] = table
+        for name, rules in table.items():
+            print(f"faults {name}: " + "; ".join(f"{r} {a}/{b} = {100 * a / b:.1f} %" for r, (a, b) in rules.items()))
+    if wants("probe"):
+        figures["probe"] = timed("probe", lambda: probes((32, 64, 128, 512, 4096), range(0, 45 if args.full else 8)))
+        print("PRC-02 probe:", figures["probe"])
+    if args.json:
+        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Values that show faults: one function a kind, seeded, already quantised to the dtype the kernel gets.
+
+Each kind is a distribution over one tensor with a summation axis. A plain normal draw shows neither a one-pass
+variance nor a dropped eps, nor a 16-bit sum of cancelling terms; hence the others. No kind knows a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from kcontract.errors import InputError
+
+Tensor = Any
+Draw = Callable[[tuple[int, ...], Any, Any], Tensor]
+"""draw(shape, dtype, generator) -> float64 values; the last axis is the one that is summed."""
+
+_KINDS: dict[str, Draw] = {}
+
+
+def _kind(fn: Draw) -> Draw:
+    _KINDS[fn.__name__] = fn
+    return fn
+
+
+def normal_draw(shape: tuple[int, ...], generator: Any) -> Tensor:
+    """Standard normal float64 values."""
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+@_kind
+def normal(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Standard normal."""
+    return normal_draw(shape, generator)
+
+
+@_kind
+def uniform(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Uniform in [0, 1): all terms of one sign, the common benchmark input."""
+    return torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+@_kind
+def signs(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Random signs on sizes in [1, 2): no term is negligible, sums are of size sqrt(N)."""
+    size = 1 + torch.rand(shape, generator=generator, dtype=torch.float64)
+    return size * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+
+
+@_kind
+def cancelling(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Pairs x, −x in a random order beside small residuals: the sum is tiny, the partial sums are not."""
+    n = shape[-1] if shape else 1
+    if n < 4:
+        return normal_draw(shape, generator)
+    pairs = n // 3
+    big = normal_draw((*shape[:-1], pairs), generator) * 16
+    rest = normal_draw((*shape[:-1], n - 2 * pairs), generator) / 16
+    values = torch.cat([big.to(dtype).double(), -big.to(dtype).double(), rest], -1)
+    order = torch.rand(values.shape, generator=generator, dtype=torch.float64).argsort(-1)
+    return values.gather(-1, order)
+
+
+@_kind
+def wide(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Sizes log-uniform over 2^-10 … 2^6 with random signs."""
+    power = torch.rand(shape, generator=generator, dtype=torch.float64) * 16 - 10
+    return torch.exp2(power) * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+
+
+@_kind
+def large_mean(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Mean a thousand deviations away (128 in bfloat16 and narrower, whose grid holds no more)."""
+    mean = 1000.0 if torch.finfo(dtype).eps < 2.0**-8 else 128.0
+    return normal_draw(shape, generator) + mean
+
+
+@_kind
+def tiny_scale(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal times 2^-10: a dropped eps shows."""
+    return normal_draw(shape, generator) * 2.0**-10
+
+
+@_kind
+def spike_first(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal / 8 with one large value in the first place of the axis: later terms must not be swallowed."""
+    values = normal_draw(shape, generator) / 8
+    if values.dim() and values.numel():
+        values[..., 0] = 512.0
+    return values
+
+
+@_kind
+def spike_last(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal with one large value in the last place of the axis: a dropped last element shows."""
+    values = normal_draw(shape, generator)
+    if values.dim() and values.numel():
+        values[..., -1] = 64.0
+    return values
+
+
+@_kind
+def sparse(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """About 16 non-zero terms a sum: the bound stays small however long the axis."""
+    values = normal_draw(shape, generator)
+    share = min(1.0, 16.0 / max(shape[-1] if shape else 1, 1))
+    kept = torch.rand(shape, generator=generator, dtype=torch.float64) < share
+    if values.dim() and values.numel():
+        kept[..., -1] = True
+    return values * kept
+
+
+@_kind
+def shifted(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal less its mean along the axis: sums and means lie near 0, where a relative error shows."""
+    values = normal_draw(shape, generator)
+    return values - values.mean(-1, keepdim=True) if values.dim() else values
+
+
+@_kind
+def ascending(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal, sorted along the axis: prefixes are far larger than the sum."""
+    values = normal_draw(shape, generator)
+    return values.sort(-1).values if values.dim() else values
+
+
+@_kind
+def alternating(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Sizes near 4 with strictly alternating signs."""
+    values = normal_draw(shape, generator).abs() / 4 + 4
+    return values * (1 - 2 * (torch.arange(shape[-1] if shape else 1) % 2).to(values))
+
+
+@_kind
+def constant_rows(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """One value repeated along the axis: every addition may round the same way."""
+    lead = (*shape[:-1], 1) if shape else ()
+    return normal_draw(lead, generator).expand(shape).clone()
+
+
+@_kind
+def zeros(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """All zero."""
+    return torch.zeros(shape, dtype=torch.float64)
+
+
+@_kind
+def huge(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal times 1e6 (times 1e3 in float16, whose largest value is 65504)."""
+    return normal_draw(shape, generator) * (1e3 if torch.finfo(dtype).max < 1e6 else 1e6)
+
+
+@_kind
+def small(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Normal times 1e-6."""
+    return normal_draw(shape, generator) * 1e-6
+
+
+@_kind
+def subnormal(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Spread over the whole subnormal range of the dtype, both signs."""
+    info = torch.finfo(dtype)
+    step, top = info.smallest_normal * info.eps, info.smallest_normal
+    power = torch.rand(shape, generator=generator, dtype=torch.float64)
+    size = step * (top / step) ** power
+    return size * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+
+
+def kinds() -> tuple[str, ...]:
+    """Names of all kinds of values."""
+    return tuple(_KINDS)
+
+
+def draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int, axis: int = -1) -> Tensor:
+    """A tensor of that kind in ``dtype``; ``axis`` is the one a kernel sums over. Raises ``InputError`` for an
+    unknown kind."""
+    if kind not in _KINDS:
+        raise InputError(f"no kind of input {kind!r}; the kinds are {', '.join(_KINDS)}")
+    generator = torch.Generator().manual_seed(seed)
+    if not shape or axis % len(shape) == len(shape) - 1:
+        return _KINDS[kind](shape, dtype, generator).to(dtype)
+    moved = [s for k, s in enumerate(shape) if k != axis % len(shape)] + [shape[axis]]
+    return _KINDS[kind](tuple(moved), dtype, generator).movedim(-1, axis).to(dtype).contiguous()
