@@ -7,6 +7,7 @@ Nothing here may break a program: what goes wrong is one sentence on stderr.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 
@@ -75,8 +76,9 @@ def start() -> None:
         return
     try:
         if not is_mute() or RELAY not in os.environ:
-            folder = f"kcontract-{os.getpid()}-{os.urandom(8).hex()}"
-            os.environ[RELAY] = os.path.join(os.environ.get("TMPDIR") or "/tmp", folder)
+            name = f"kcontract-{os.getpid()}-{os.urandom(8).hex()}"
+            os.environ[RELAY] = folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", name)
+            atexit.register(_finish, folder, os.getpid())
         if report := os.environ.get("TRITON_KCONTRACT_REPORT"):
             os.environ["TRITON_KCONTRACT_REPORT"] = os.path.abspath(report)
         waiter = Waiter(
@@ -117,6 +119,13 @@ def _on_inductor(module: ModuleType) -> None:
     from kcontract.hook.inductor import install
 
     install(module)
+
+
+def _finish(folder: str, owner: int) -> None:
+    if os.getpid() == owner and os.path.isdir(folder):
+        from kcontract.hook.console import finish
+
+        finish(folder)
 
 
 def _complain(error: Exception) -> None:

@@ -136,7 +136,7 @@ def test_an_interrupt_passes_through(world: World) -> None:
 
 def test_hip_is_left_alone_in_one_sentence(world: World) -> None:
     code = "import kernels_used as k\nfor n in (128, 256): k.compile(k.clean, n, ('hip', 'gfx942', 64))"
-    assert world.run(code) == "kcontract: kernels for hip are left alone: the rules know CUDA targets only\n"
+    assert world.run(code) == "kcontract: kernels for amd GPUs are left alone: the rules know NVIDIA's only\n"
     assert world.checked() == []
 
 

@@ -9,13 +9,11 @@ The folder is made by the first child that needs it and removed by its owner. No
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 from kcontract._boot import RELAY, is_mute
 
@@ -27,14 +25,10 @@ class Console:
 
     def __init__(self, color: str) -> None:
         self.color = color
-        folder = os.environ.get(RELAY)
-        self.folder = Path(folder) if folder else None
-        self.owner = _owner(folder)
+        self.folder = os.environ.get(RELAY, "")
+        self.owner = _owner(self.folder)
         self.said: set[str] = set()
-        self.printed: set[str] = set()
         self.looked = 0.0
-        if self.owner == os.getpid():
-            atexit.register(self.close)
 
     def notice(self, sentence: str) -> None:
         """Say a sentence, once a process."""
@@ -44,8 +38,9 @@ class Console:
 
     def publish(self, key: str, text: str) -> None:
         """Say what was found in the specialisation ``key``; an empty text only marks it as looked at."""
-        if self.folder is None or (self.owner == os.getpid() and not self.folder.is_dir()):
-            _write(text)
+        if self.owner == os.getpid():
+            if not os.path.isdir(self.folder) or self._leave(key, ""):
+                _write(text)
         elif _is_lost():
             self._leave(key, text)
         elif self._leave(key, ""):
@@ -53,7 +48,7 @@ class Console:
 
     def looked_at(self, key: str) -> bool:
         """Whether a child of this process, the owner, has reported on that specialisation."""
-        return self.folder is not None and self.owner == os.getpid() and os.path.exists(self.folder / key)
+        return self.owner == os.getpid() and os.path.exists(os.path.join(self.folder, key))
 
     def wants_color(self) -> bool:
         """Whether what ``publish`` gets should be coloured."""
@@ -64,48 +59,55 @@ class Console:
         except (AttributeError, ValueError, OSError):
             return False
 
-    def relay(self, *, now: bool = False) -> None:
+    def relay(self) -> None:
         """Print what children have left, when this process is the owner and some time has passed."""
-        if self.folder is None or self.owner != os.getpid():
-            return
-        if not now and time.monotonic() - self.looked < _PAUSE:
-            return
-        self.looked = time.monotonic()
-        try:
-            for name in sorted(set(os.listdir(self.folder)) - self.printed):
-                if not name.startswith("."):
-                    self.printed.add(name)
-                    _write((self.folder / name).read_text("utf-8", "replace"))
-        except OSError:
-            pass  # no child needed the folder
-
-    def close(self) -> None:
-        """Print the rest and remove the folder."""
-        self.relay(now=True)
-        if self.folder is not None and self.owner == os.getpid():
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.owner == os.getpid() and time.monotonic() - self.looked > _PAUSE:
+            self.looked = time.monotonic()
+            drain(self.folder)
 
     def _leave(self, key: str, text: str) -> bool:
-        """Whether this process is the first to leave that key."""
-        assert self.folder is not None
-        partial = self.folder / f".{key}.{os.getpid()}"
+        """Whether this process is the first to leave that key. Without a folder or an owner it always is."""
+        if self.owner < 0:
+            return True
+        partial = os.path.join(self.folder, f".{key}.{os.getpid()}")
         try:
-            self.folder.mkdir(0o700, exist_ok=True)
-            partial.write_text(text, "utf-8", "replace")
-            os.link(partial, self.folder / key)
+            os.kill(self.owner, 0)
+            with suppress(FileExistsError):
+                os.mkdir(self.folder, 0o700)
+            with open(partial, "w", encoding="utf-8", errors="replace") as file:
+                file.write(text)
+            os.link(partial, os.path.join(self.folder, key))
         except FileExistsError:
             return False
         except OSError:
-            return True  # no relay: better said twice than never
+            return True  # better said twice than never
         finally:
             with suppress(OSError):
-                partial.unlink()
+                os.unlink(partial)
         return True
 
 
-def _owner(folder: str | None) -> int:
-    parts = os.path.basename(folder or "").split("-")
-    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else 0
+def drain(folder: str) -> None:
+    """Print what children have left in the relay folder, and empty the files."""
+    with suppress(OSError):  # no child needed the folder
+        for entry in os.scandir(folder):
+            if not entry.name.startswith(".") and entry.stat().st_size:
+                with open(entry.path, encoding="utf-8", errors="replace") as file:
+                    text = file.read()
+                os.truncate(entry.path, 0)
+                _write(text)
+
+
+def finish(folder: str) -> None:
+    """Print the rest and remove the folder; called when its owner ends."""
+    drain(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _owner(folder: str) -> int:
+    """The process that made the name; -1 where that is unknown."""
+    parts = os.path.basename(folder).split("-")
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else -1
 
 
 def _is_lost() -> bool:

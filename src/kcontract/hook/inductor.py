@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import glob
 import json
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from kcontract.hook import active
 
 if TYPE_CHECKING:
     from kcontract.hook.observer import Observer
-    from kcontract.ir.artifact import Artifact
 
 
 def install(heuristics: ModuleType) -> None:
@@ -36,7 +35,12 @@ def install(heuristics: ModuleType) -> None:
 def _watched(make_launcher: Any, watcher: Observer) -> Any:
     @functools.wraps(make_launcher)
     def wrapper(result: Any, *args: Any, **kwargs: Any) -> Any:
-        if refusal := _restored(result, watcher):
+        try:
+            refusal = _restored(result, watcher)
+        except Exception as error:
+            refusal = None
+            watcher.console.notice(f"cannot look at kernels of this torch version: {type(error).__name__}: {error}")
+        if refusal is not None:
             raise refusal
         return make_launcher(result, *args, **kwargs)
 
@@ -47,36 +51,24 @@ def _restored(result: Any, watcher: Observer) -> Exception | None:
     kernel = result.kernel
     texts = getattr(kernel, "asm", None)
     if texts is not None:  # a whole kernel of Triton's
-        metadata = {**kernel.metadata._asdict(), "hash": kernel.hash}
-        return watcher.examine(metadata, lambda: _from_texts(metadata, texts))
-    target = (result.compile_meta.get("device_type"), result.compile_meta.get("cc"))
-    metadata = {"hash": kernel.hash, "name": kernel.name, "target": target, "shared": kernel.shared}
-    return watcher.examine(metadata, lambda: _from_folder(result, metadata))
+        return watcher.examine({**kernel.metadata._asdict(), "hash": kernel.hash}, texts)
+    files: dict[str, str] = {}
+    metadata = {
+        "hash": kernel.hash,
+        "name": kernel.name,
+        "target": (result.compile_meta.get("device_type"), result.compile_meta.get("cc")),
+        "shared": kernel.shared,
+        "num_warps": kernel.num_warps,
+    }
+    with suppress(Exception):  # torch says itself what is wrong with its cache, right after
+        files = _files(result)
+        metadata |= json.loads(Path(files[f"{kernel.name}.json"]).read_bytes())
+    return watcher.examine(metadata, files)
 
 
-def _from_texts(metadata: Mapping[str, Any], texts: Mapping[str, Any]) -> Artifact:
-    from kcontract.ir.artifact import Artifact
-    from kcontract.ir.target import Target
-
-    return Artifact(
-        kernel=str(metadata["name"]),
-        target=Target.parse(metadata["target"]),
-        ttgir=texts.get("ttgir"),
-        ptx=texts.get("ptx"),
-        cubin=texts.get("cubin"),
-        metadata=metadata,
-        origin="a torch.compile cache",
-    )
-
-
-def _from_folder(result: Any, metadata: Mapping[str, Any]) -> Artifact:
-    """The files beside the cubin. Torch bundles only what it needs, so any of them may be missing."""
-    from kcontract.hook.observer import read_artifact
-
+def _files(result: Any) -> dict[str, str]:
+    """Triton's files beside the cubin. Torch bundles only what it needs, so any of them may be missing."""
     if not result.kernel.cubin_path:
         result.reload_cubin_path()
     cubin = Path(result.kernel.cubin_path)
-    files = {path.name: str(path) for path in cubin.parent.glob(f"{glob.escape(cubin.stem)}.*")}
-    text = files.get(f"{cubin.stem}.json")
-    known = json.loads(Path(text).read_bytes()) if text else {}
-    return read_artifact({**metadata, **known}, files)
+    return {path.name: str(path) for path in cubin.parent.glob(f"{glob.escape(cubin.stem)}.*")}

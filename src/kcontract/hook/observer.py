@@ -6,9 +6,7 @@ and one line; only ``KeyboardInterrupt``, ``SystemExit`` and their like pass thr
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kcontract.errors import InputError, UsageError
@@ -16,7 +14,6 @@ from kcontract.hook.console import Console
 from kcontract.settings import Mode, Settings
 
 if TYPE_CHECKING:
-    from kcontract.ir.artifact import Artifact
     from kcontract.model import Report
 
 _PASSED = "passed"
@@ -33,47 +30,49 @@ class Observer:
         for problem in settings.problems:
             self.console.notice(problem)
 
-    def compiled(
-        self, *, metadata: Mapping[str, Any], metadata_group: Mapping[str, str], **_: object
-    ) -> Exception | None:
-        """Triton's listener: a compile, or a hit in its cache on disk. ``metadata_group`` maps names to paths."""
-        return self.examine(metadata, lambda: read_artifact(metadata, metadata_group))
+    def compiled(self, **event: Any) -> Exception | None:
+        """Triton's listener: a compile, or a hit in its cache on disk. Takes ``metadata`` and ``metadata_group``."""
+        return self.examine(event.get("metadata", {}), event.get("metadata_group", {}))
 
-    def examine(self, metadata: Mapping[str, Any], read: Callable[[], Artifact]) -> Exception | None:
-        """Check what ``read`` gives, once a specialisation: the ``hash`` of Triton's ``metadata``.
+    def examine(self, metadata: Mapping[str, Any], made: Mapping[str, object]) -> Exception | None:
+        """Check a kernel once a specialisation, which is the ``hash`` of Triton's ``metadata``.
 
-        In error mode a refused one is checked, silently, at each further event, and refused again.
+        ``made`` is what ``Artifact.from_compiled`` takes: names to paths, or kinds to texts. In error mode a
+        refused kernel is checked, silently, at each further event, and refused again.
         """
+        refusal = None
         try:
             self.console.relay()
-            backend = getattr(metadata.get("target"), "backend", "cuda")
-            if backend != "cuda":
-                self.console.notice(f"kernels for {backend} are left alone: the rules know CUDA targets only")
-                return None
             key, token = str(metadata["hash"]), object()
             first = self.seen.setdefault(key, token) is token
             stops = self.settings.mode is Mode.ERROR
-            if self.seen[key] is _PASSED or (not first and not stops):
-                return None
             told = not first or self.console.looked_at(key)
-            if told and not stops:
+            if self.seen[key] is _PASSED or (told and not stops):
                 return None
-            report = self._check(metadata, read)
-            if not told:
-                self._tell(key, report)
-            refusal = self._refusal(report) if stops else None
+            report = self._check(metadata, made)
+            if stops and report is not None:
+                from kcontract.hook.refusal import refusal_of
+
+                refusal = refusal_of(report)
             if refusal is None:
                 self.seen[key] = _PASSED
-            return refusal
+            if report is not None and not told:
+                self._tell(key, report)
         except Exception as error:
             self.console.notice(_defect(metadata, error))
-            return None
+        return refusal
 
-    def _check(self, metadata: Mapping[str, Any], read: Callable[[], Artifact]) -> Report:
+    def _check(self, metadata: Mapping[str, Any], made: Mapping[str, object]) -> Report | None:
+        """The report; None for a kernel that is none of our business."""
         try:
+            from kcontract.ir.artifact import Artifact
             from kcontract.passes.base import check
 
-            artifact = read()
+            artifact = Artifact.from_compiled(metadata, made)
+            if not artifact.target.is_nvidia:
+                vendor = artifact.target.vendor
+                self.console.notice(f"kernels for {vendor} GPUs are left alone: the rules know NVIDIA's only")
+                return None
             try:
                 return check(artifact, select=self.select, ignore=self.ignore, deep=self.settings.deep)
             except UsageError as error:
@@ -97,33 +96,6 @@ class Observer:
 
         rest, line = candidate_refused(report)
         self.console.publish(key, line + render(rest, color=self.console.wants_color()))
-
-    def _refusal(self, report: Report) -> Exception | None:
-        from kcontract.hook.refusal import refusal
-
-        return refusal(report)
-
-
-def read_artifact(metadata: Mapping[str, Any], files: Mapping[str, str]) -> Artifact:
-    """The artifact of one compile; ``files`` maps the names Triton gave them to paths. A lost file is None."""
-    from kcontract.ir.artifact import Artifact
-    from kcontract.ir.target import Target
-
-    content: dict[str, bytes] = {}
-    for name, path in files.items():
-        if (suffix := name.rpartition(".")[2]) in ("ttgir", "ptx", "cubin"):
-            with suppress(OSError), open(path, "rb") as file:
-                content[suffix] = file.read()
-    texts = {suffix: content[suffix].decode("utf-8", "replace") for suffix in ("ttgir", "ptx") if suffix in content}
-    return Artifact(
-        kernel=str(metadata["name"]),
-        target=Target.parse(metadata["target"]),
-        ttgir=texts.get("ttgir"),
-        ptx=texts.get("ptx"),
-        cubin=content.get("cubin"),
-        metadata=metadata,
-        origin=os.path.dirname(next(iter(files.values()), "")),
-    )
 
 
 def _failed(metadata: Mapping[str, Any], error: Exception) -> Report:

@@ -20,7 +20,7 @@ _TUNERS = {
 }
 
 
-def refusal(report: Report) -> Exception | None:
+def refusal_of(report: Report) -> Exception | None:
     """The exception that stops this kernel: its violations that are proved or read off the IR, not inferred ones.
 
     Where it only does not fit the hardware, that is a subclass of Triton's ``OutOfResources`` too, at which a tuner

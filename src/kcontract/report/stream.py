@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def _append_lines(path: Path, data: bytes) -> None:
         try:
             _write(file, data)
         except BaseException:
-            os.ftruncate(file, end)
+            with suppress(OSError):
+                os.ftruncate(file, end)
             raise
 
 
