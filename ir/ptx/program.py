@@ -152,6 +152,8 @@ class Block:
     exits: bool
 
 
+_MAX_DIGITS = 8
+
 #: One instruction as scanned: name, operand text, guard text, offset, scope, inline region, location index.
 Row = tuple[str, str, str, int, int, int, int]
 
@@ -218,16 +220,17 @@ class Function:
 
     def register(self, name: str, scope: int) -> Registers | None:
         """The declaration that ``name`` means in ``scope``, looked up outwards."""
-        stem = name.rstrip("0123456789")
-        digits = name[len(stem) :]
-        numbered = 0 < len(digits) < 8 and (digits[0] != "0" or digits == "0")
+        # ``%r12`` may be a name of its own, number 12 of ``%r<…>``, or number 2 of ``%r1<…>``.
+        digits = min(len(name) - len(name.rstrip("0123456789")), _MAX_DIGITS)
         while scope >= 0:
             single = self._declared.get((scope, name))
             if single is not None and single.count is None:
                 return single
-            many = self._declared.get((scope, stem)) if numbered else None
-            if many is not None and many.count is not None and int(digits) < many.count:
-                return many
+            for cut in range(len(name) - digits, len(name)):
+                many = self._declared.get((scope, name[:cut]))
+                plain = name[cut] != "0" or cut == len(name) - 1
+                if many is not None and many.count is not None and plain and int(name[cut:]) < many.count:
+                    return many
             scope = self.scopes[scope].parent
         return None
 

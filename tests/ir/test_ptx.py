@@ -161,6 +161,13 @@ def test_repeated_labels_and_registers_resolve_in_their_own_scope():
     assert [block.exits for block in function.blocks] == [False, False, True]
 
 
+def test_register_names_that_end_in_digits():
+    function = kernel(".reg .b16 c1<3>; .reg .b32 a<12>; .reg .b64 c5; .reg .f32 %f<2>; ret;")
+    wanted = {"c5": "b64", "a4": "b32", "a11": "b32", "c12": "b16", "c10": "b16", "%f1": "f32"}
+    assert {name: function.register(name, 0).type for name in wanted} == wanted
+    assert [function.register(name, 0) for name in ("c13", "a12", "a01", "%f2", "%f", "a" + "1" * 10_000)] == [None] * 6
+
+
 def test_several_statements_on_one_line():
     body = "{ .reg .b16 a<2>, b; @%p1 mov.b16 a0, 1; add.s16 b, a0, a1; } bar.sync 0; ret;"
     function = kernel(f".reg .pred %p<2>;\n{body}")

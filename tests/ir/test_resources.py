@@ -98,6 +98,19 @@ def test_metadata_that_is_no_count_is_unknown(value):
     assert found == Resources()
 
 
+@pytest.mark.parametrize(
+    ("metadata", "cluster"),
+    [
+        ({"num_ctas": 1, "cluster_dims": [1, 1, 1]}, (1, 1, 1)),
+        ({"num_ctas": 4, "cluster_dims": [2, 2, 1]}, (2, 2, 1)),
+        ({"num_ctas": 2, "cluster_dims": [2, "x", 1]}, (2, 1, 1)),
+        ({"num_ctas": 2}, (2, 1, 1)),
+    ],
+)
+def test_cluster_shapes_of_older_metadata(metadata, cluster):
+    assert Artifact("k", Target.parse(90), metadata=metadata).resources.cluster == cluster
+
+
 def test_damaged_parts_are_problems_and_leave_the_other_figures():
     made = artifact(compiled.add_for(90))
     hurt = without(made, ptx=made.ptx[:900], cubin=made.cubin[:900]).resources
