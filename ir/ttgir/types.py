@@ -47,8 +47,9 @@ class Type:
 
     @property
     def pointee(self) -> Type | None:
-        """What a pointer, or each element of a tensor of pointers, points to."""
-        return parse_type(split_top(self.element[8:-1])[0]) if self.is_pointer else None
+        """What a pointer, or each element of a tensor of pointers, points to; None for ``!tt.ptr<>`` too."""
+        inner = split_top(self.element[8:-1]) if self.is_pointer else []
+        return parse_type(inner[0]) if inner else None
 
     @property
     def bits(self) -> int | None:
