@@ -26,7 +26,7 @@ def document(records: list[Any]) -> dict[str, Any]:
 
 
 def finding(number: int, rule: str = "by-name") -> dict[str, object]:
-    text = {name: "" for name in ("why", "remedy")}
+    text = dict.fromkeys(("why", "remedy"), "")
     place = {"file": "/a.py", "line": 3, "column": 1, "frames": [], "related": []}
     said = {"level": "violation", "message": f"found {number}", "waived": None}
     subject = {"kernel": f"k{number}", "target": "sm_90", "key": f"{number}", "gate": "PRC-02", "rule": rule}
