@@ -19,14 +19,16 @@ from dataclasses import replace
 from kcontract.ir.launch import Trust
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Place
+from kcontract.passes.analysis.exact import is_exact
 from kcontract.passes.analysis.flow import DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
 from kcontract.passes.analysis.ranges import Ranges
-from kcontract.passes.analysis.sums import Row, Terms
+from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row, Terms
 from kcontract.passes.base import Facts
 
 ADDS = ("arith.addf", "arith.subf", "math.fma")
 ATOMICS = ("tt.atomic_rmw", "tt.descriptor_reduce", "ttng.async_tma_reduce")
-SINKS = (*DOTS, *MMAS, *ADDS, "tt.reduce", "tt.scan", *ATOMICS)
+ASSEMBLY = "tt.elementwise_inline_asm"
+SINKS = (*DOTS, *MMAS, *ADDS, "tt.reduce", "tt.scan", *ATOMICS, ASSEMBLY)
 
 
 class Ledger:
@@ -96,6 +98,8 @@ class Ledger:
             return self._reduction(operation)
         if name in ATOMICS:
             return _atomic(operation)
+        if name == ASSEMBLY:
+            return self._assembly(operation)
         if not is_float(operation.results[0]):
             return None
         return self._add(operation)
@@ -112,8 +116,9 @@ class Ledger:
         depth = _depth(a)
         carried = accumulator in self._flow.carried(operation)
         terms = self._times(Terms(depth, depth), self._carrying_loops(operation) if carried else [])
-        narrowed = carried and not is_narrow(result) and not self._flow.wide_cycle(operation)
-        return _row(operation, "dot", result.type.element, a.type.element, terms, narrowed)
+        narrowed = self._flow.narrowest(operation) if carried else None
+        exact = not carried and is_exact(operation.operands[:2], terms, result.type.element, self._ranges)
+        return _row(operation, "dot", narrowed or result.type.element, a.type.element, terms, bool(narrowed), exact)
 
     def _reduction(self, operation: Operation) -> Row | None:
         values = [operand for operand in operation.operands if is_float(operand)]
@@ -126,7 +131,9 @@ class Ledger:
         shape = values[0].type.shape
         count = shape[axis] if axis < len(shape) else 1
         element = adds[0].results[0].type.element if adds else values[0].type.element
-        return _row(operation, kind if adds else "order", element, values[0].type.element, Terms(count, count))
+        terms = Terms(count, count)
+        exact = is_exact(values[:1], terms, element, self._ranges)
+        return _row(operation, kind if adds else "order", element, values[0].type.element, terms, exact=exact)
 
     def _add(self, operation: Operation) -> Row:
         result = operation.results[0]
@@ -143,8 +150,20 @@ class Ledger:
         terms = self._times(Terms(1, 1), loops)
         if any(outer.name == "scf.if" and loops[-1] in outer.ancestors() for outer in operation.ancestors()):
             terms = replace(terms, low=1)
-        narrowed = not is_narrow(result) and not self._flow.wide_cycle(operation)
-        return _row(operation, kind, element, inputs, terms, narrowed)
+        narrowed = self._flow.narrowest(operation)
+        return _row(operation, kind, narrowed or element, inputs, terms, bool(narrowed))
+
+    def _assembly(self, operation: Operation) -> Row | None:
+        from kcontract.passes.analysis.assembly import added_types
+
+        types = added_types(operation.string("asm_string") or "")
+        if not types:
+            return None
+        element = max(types, key=UNIT_ROUNDOFF.__getitem__)
+        loops = self._carrying_loops(operation)
+        if not loops:
+            return _row(operation, "elementwise", element, element, Terms(2, 2))
+        return _row(operation, "loop sum", element, element, self._times(Terms(1, 1), loops))
 
     def _feeds_wider_sum(self, operation: Operation) -> bool:
         """Whether a 16-bit add exists only to be extended and added into a loop's wider sum."""
@@ -192,9 +211,17 @@ class Ledger:
         return terms
 
 
-def _row(operation: Operation, kind: str, element: str, inputs: str, terms: Terms, narrowed: bool = False) -> Row:
+def _row(
+    operation: Operation,
+    kind: str,
+    element: str,
+    inputs: str,
+    terms: Terms,
+    narrowed: bool = False,
+    exact: bool = False,
+) -> Row:
     place = Place(operation.location, "ttgir", operation.line)
-    return Row(place, kind, element, inputs, terms, narrowed, operation=operation)
+    return Row(place, kind, element, inputs, terms, narrowed, exact, operation=operation)
 
 
 def _depth(a: Value) -> int:

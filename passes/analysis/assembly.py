@@ -23,6 +23,7 @@ from kcontract.passes.analysis.sums import Row, Terms
 _TYPES = {"f16": "f16", "f16x2": "f16", "bf16": "bf16", "bf16x2": "bf16", "f32": "f32", "f32x2": "f32", "f64": "f64"}
 _ADDS = ("add", "sub", "fma", "mad")
 _SHAPE = re.compile(r"m\d+n\d+k(\d+)$")
+_INSTRUCTION = re.compile(r"[a-z][\w:]*(?:\.[\w:]+)+")
 #: PTX ISA 9, tcgen05 "Instruction descriptor format": bits 4-5
 _DESCRIPTOR_TYPES = {0: "f16", 1: "f32", 2: "s32"}
 #: depth of one tcgen05.mma by kind (PTX ISA 9, tcgen05 "Data movement shape")
@@ -37,6 +38,11 @@ def rows(program: Program) -> Iterator[Row]:
     groups: dict[object, int] = {}
     for function in program.functions:
         yield from _rows(function, groups)
+
+
+def added_types(text: str) -> set[str]:
+    """The types that the instructions of an inline assembly string add in."""
+    return {kind for name in _INSTRUCTION.findall(text) if (kind := _element(name))}
 
 
 def _rows(function: Function, groups: dict[object, int]) -> Iterator[Row]:

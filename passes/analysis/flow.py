@@ -8,9 +8,13 @@ arguments, yields, branches, partitions of a warp-specialised loop, and allocati
 
 ``%s`` has type f32, yet every cycle through it passes ``%h``: the sum is kept in 16 bits.
 
+A running value is carried by adds, products, selections, conversions and changes of shape. What a reduction, a
+quotient, a function such as exp, or a matrix product makes of its factors is new data: a recurrence through those is
+none of the accumulations looked for here.
+
 Two addresses are the same when they are the same SSA value defined outside the loop, or views of one allocation.
-Integers and pointers are no part of the graph, nor is the way through the factors of a matrix product. Elements are
-not told apart: a value that moves between lanes (a rotation) looks like one that stays.
+Integers (but for packed pairs, where there is inline assembly) and pointers are no part of the graph. Elements are not
+told apart: a value that moves between lanes (a rotation) looks like one that stays.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from typing import TypeVar
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.base import Facts
 
+#: what comes out is not the running value that went in
+_NO_CARRIERS = ("tt.load", "tt.reduce", "tt.scan", "arith.divf", "tt.extern_elementwise", "tt.atomic_rmw")
 Node = TypeVar("Node", bound=Hashable)
 _INTEGER = frozenset(
     "arith.addi arith.subi arith.muli arith.divsi arith.divui arith.remsi arith.remui arith.cmpi arith.cmpf "
@@ -44,6 +50,10 @@ def is_float(value: Value) -> bool:
     """Whether its elements are floating-point numbers, of 8 bits or more."""
     element = value.type.element
     return element.startswith(("f", "bf", "tf"))
+
+
+def _is_float_or_packed(value: Value) -> bool:
+    return is_float(value) or value.type.element == "i32"
 
 
 def is_narrow(value: Value) -> bool:
@@ -83,11 +93,14 @@ class Flow:
     def __init__(self, facts: Facts) -> None:
         self.successors: dict[Value, list[Value]] = {}
         module = facts.artifact.module
+        # inline assembly adds 16-bit floats packed in pairs, which Triton knows as 32-bit integers
+        packed = bool(module and module.find("tt.elementwise_inline_asm"))
+        flows = _is_float_or_packed if packed else is_float
         for operation in module.walk() if module else ():
             if operation.name in _INTEGER:
                 continue
             for source, result in self._edges(operation):
-                if is_float(source) and is_float(result):
+                if flows(source) and flows(result):
                     self.successors.setdefault(source, []).append(result)
         self.component = components(self.successors)
 
@@ -98,22 +111,30 @@ class Flow:
         home = {self.component.get(result) for result in operation.results} - {None}
         return [operand for operand in operation.operands if self.component.get(operand) in home]
 
-    def wide_cycle(self, operation: Operation) -> bool:
-        """Whether some cycle through the operation's result keeps more than 16 bits all the way round."""
+    def narrowest(self, operation: Operation) -> str | None:
+        """The 16-bit type that every cycle through the operation's result passes, though the result is wider.
+
+        None where the result is narrow itself, or some cycle keeps more than 16 bits all the way round.
+        """
         result = operation.results[0]
-        if is_narrow(result):
-            return False
         home = self.component.get(result)
+        if is_narrow(result) or home is None:
+            return None
         seen = {result}
         todo = [result]
+        narrow: list[str] = []
         while todo:
             for follower in self.successors.get(todo.pop(), ()):
                 if follower is result:
-                    return True
-                if follower not in seen and self.component.get(follower) == home and not is_narrow(follower):
+                    return None
+                if follower in seen or self.component.get(follower) != home:
+                    continue
+                if is_narrow(follower):
+                    narrow.append(follower.type.element)
+                else:
                     seen.add(follower)
                     todo.append(follower)
-        return False
+        return max(narrow, key=lambda element: element == "bf16", default=None)
 
     def _edges(self, operation: Operation) -> Iterator[tuple[Value, Value]]:
         name, operands, results = operation.name, operation.operands, operation.results
@@ -148,7 +169,7 @@ class Flow:
         elif name in _LOADS:
             for result in results:
                 yield allocation(operands[_LOADS[name]]), result
-        elif name in _VIEWS or name == "tt.load":
+        elif name in _VIEWS or name in _NO_CARRIERS or (name.startswith("math.") and name != "math.fma"):
             return
         elif name == "ttng.warp_group_dot_wait":  # hands each operand on
             yield from zip(operands, results, strict=False)

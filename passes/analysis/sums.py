@@ -33,7 +33,8 @@ class Row:
     ``kind``: dot, mma, loop sum, recurrence, chain (three terms or more in one expression), partial (a 16-bit add made
     only to enter a wider sum), reduce, scan, atomic (these are accumulations), or elementwise, combine, order (a
     reduction that only compares). ``element`` is the type the sum is kept in and ``inputs`` the type
-    of what is added; ``narrowed`` tells that the printed type is wider than what survives each trip. ``group``
+    of what is added; ``narrowed`` tells that the printed type is wider than what survives each trip,
+    ``exact`` that no rounding can touch the sum (see ``exact``). ``group``
     numbers accumulators: rows of one group add into one another. ``operation`` is None for a row read from PTX.
     """
 
@@ -43,6 +44,7 @@ class Row:
     inputs: str
     terms: Terms
     narrowed: bool = False
+    exact: bool = False
     group: int = 0
     operation: Operation | None = field(default=None, repr=False)
 
@@ -53,5 +55,5 @@ class Row:
 
     @property
     def narrow(self) -> bool:
-        """Whether the sum is kept in 16 bits or fewer."""
-        return self.narrowed or self.element not in ("f32", "f64", "tf32")
+        """Whether the sum is kept in 16 bits or fewer, and rounded."""
+        return not self.exact and (self.narrowed or self.element not in ("f32", "f64", "tf32"))

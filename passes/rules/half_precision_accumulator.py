@@ -85,9 +85,9 @@ class HalfPrecisionAccumulator(Rule):
             yield Settled(self.gate, "accumulators", read, reason)
 
     def _finding(self, row: Row) -> Finding:
-        element = row.inputs if row.narrowed else row.element
+        element = row.element
         name = NAMES.get(element, element)
-        found = f"{'float32 in name only, rounded to 16 bits on every trip' if row.narrowed else name}"
+        found = f"float32 in name only, rounded to {name} on every trip" if row.narrowed else name
         roundoff = UNIT_ROUNDOFF.get(element, 2.0**-8)
         exponent = {2.0**-11: -11, 2.0**-8: -8}.get(roundoff)
         product = row.terms.low * roundoff
@@ -122,7 +122,7 @@ class HalfPrecisionAccumulator(Rule):
 
 def level(row: Row) -> Level:
     """The level of a narrow sum by the table in docs/levels.md."""
-    roundoff = UNIT_ROUNDOFF.get(row.element if not row.narrowed else row.inputs, 2.0**-8)
+    roundoff = UNIT_ROUNDOFF.get(row.element, 2.0**-8)
     if row.terms.low * roundoff >= 0.5:
         return Level.VIOLATION
     if row.kind == "partial" or row.terms.high is None or row.terms.high * roundoff >= 0.5:
