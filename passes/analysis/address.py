@@ -13,7 +13,7 @@ not to overflow; a called function is taken as part of the caller.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.analysis.ranges import Ranges
@@ -35,7 +35,7 @@ class Atom(NamedTuple):
     """One symbol. ``kind``: pid, lane, trip, argument, programs, div, mod, min, max, opaque; ``key`` tells which."""
 
     kind: str
-    key: object
+    key: Any
 
 
 class Source(NamedTuple):
@@ -43,7 +43,7 @@ class Source(NamedTuple):
     or (atomic, operation)."""
 
     kind: str
-    key: object
+    key: Any
 
 
 class Addresses:
@@ -73,7 +73,7 @@ class Addresses:
             self._depth -= 1
         return self._known[key]
 
-    def atom(self, kind: str, key: object) -> Poly:
+    def atom(self, kind: str, key: Any) -> Poly:
         """The polynomial that is one symbol."""
         symbol = Atom(kind, key)
         if symbol not in self._numbers:
@@ -118,10 +118,10 @@ class Addresses:
         if kind in ("pid", "lane", "trip"):
             return frozenset({Source(kind, key)})
         if kind in ("div", "mod", "min", "max"):
-            left, right = key  # type: ignore[misc]
+            left, right = key
             return self.sources_of(dict(left)) | self.sources_of(dict(right))
         if kind == "opaque":
-            value, dims = key  # type: ignore[misc]
+            value, dims = key
             lanes = {Source("lane", d) for d, n in zip(dims, value.type.shape, strict=False) if n > 1}
             return frozenset({s for s in self.sources(value) if s.kind != "lane"} | lanes)
         return frozenset()

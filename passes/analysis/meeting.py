@@ -6,7 +6,8 @@ in two copies only if row and column are.
 
 Terms whose factors of arguments differ (``stride·row`` and ``1·column``) are compared one by one: strides are taken to
 keep rows apart, as they do in every tensor that is not expanded. Grid axes that a kernel never reads are taken to have
-extent 1, and integer arguments that z3 is asked about to be positive. Bounds come first; z3 is asked only about what they leave open and no loaded index decides.
+extent 1, and integer arguments that z3 is asked about to be positive. Bounds come first; z3 is asked only about what
+they leave open and no loaded index decides.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import enum
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.analysis.address import Addresses, Poly, Source, add, axis
+from kcontract.passes.analysis.conditions import Condition, conditions
 from kcontract.passes.base import Facts
 
 if TYPE_CHECKING:
@@ -49,14 +51,6 @@ class Answer:
     example: tuple[str, str] | None = None
 
 
-class Condition(NamedTuple):
-    """A boolean, the lanes its dimensions are, and whether it holds (None: not known)."""
-
-    value: Value
-    dims: tuple[int, ...]
-    holds: bool | None
-
-
 class Meetings:
     """Answers about one module. ``facts.get(Meetings)`` shares them and the time spent on z3."""
 
@@ -69,7 +63,9 @@ class Meetings:
         self._spent = 0.0
         self._known: dict[Operation, Answer] = {}
 
-    def at(self, operation: Operation, coordinates: tuple[Value, ...], box: tuple[int, ...], mask: Value | None) -> Answer:
+    def at(
+        self, operation: Operation, coordinates: tuple[Value, ...], box: tuple[int, ...], mask: Value | None
+    ) -> Answer:
         """Can two writers meet at this operation's address?
 
         ``coordinates`` is one tensor of pointers, or the first coordinates of a descriptor's ``box`` of elements.
@@ -86,10 +82,10 @@ class Meetings:
         self, operation: Operation, coordinates: tuple[Value, ...], box: tuple[int, ...], mask: Value | None
     ) -> Answer:
         polys = [self.addresses.of(value) for value in coordinates]
-        shape = coordinates[0].type.shape if not box else box
+        shape = box or coordinates[0].type.shape
         if box:
             polys = [add(poly, self.addresses.atom("lane", d)) for d, poly in enumerate(polys)]
-        query = _Query(self, polys, shape, list(_conditions(operation, mask)))
+        query = _Query(self, polys, shape, list(conditions(operation, mask)))
         for who, differ in (
             ("programs", [Source("pid", a) for a in self.axes]),
             ("lanes", [Source("lane", d) for d, extent in enumerate(shape) if extent > 1]),
@@ -202,7 +198,7 @@ class _Query:
             whole = -1 - number  # a mark: this quotient was used
             if other in fixed and whole not in fixed:
                 fixed.add(whole)
-                yield from (part for part in self._by_parameters(dict(key[0])) if part)  # type: ignore[index]
+                yield from (part for part in self._by_parameters(dict(key[0])) if part)
 
     def _pinned(self) -> Iterator[dict[int, int] | None]:
         """What an equality in the mask fixes (``program_id(0) == 0``)."""
@@ -224,17 +220,17 @@ class _Query:
         """Greatest difference of two values of a variable."""
         kind, key = self.addresses.atoms[number]
         if kind == "pid":
-            return self.meetings._extent(key) - 1  # type: ignore[arg-type]
+            return self.meetings._extent(key) - 1
         if kind == "lane":
             return self.shape[key] - 1 if isinstance(key, int) and key < len(self.shape) else _UNBOUNDED
         if kind == "trip" and isinstance(key, Operation):
             trips = self.addresses.ranges.trips(key)
             return _UNBOUNDED if trips is None else max(trips.high - 1, 0)
         if kind == "mod":
-            divisor = dict(key[1])  # type: ignore[index]
+            divisor = dict(key[1])
             return divisor[()] - 1 if list(divisor) == [()] and divisor[()] > 0 else _UNBOUNDED
         if kind == "opaque":
-            found = self.addresses.ranges.of(key[0])  # type: ignore[index]
+            found = self.addresses.ranges.of(key[0])
             return found.high - found.low
         return 2 * _UNBOUNDED
 
@@ -358,60 +354,10 @@ class _Copies:
             self.solver.add(made >= 0, made < right)
 
 
-def _conditions(operation: Operation, mask: Value | None) -> Iterator[Condition]:
-    """Conditions that hold where the operation acts: its mask and the branches to it, ``and``s taken apart."""
-    todo = [Condition(value, (), holds) for value, holds in _branches(operation)]
-    if mask is not None:
-        todo.append(Condition(mask, tuple(range(len(mask.type.shape))), True))
-    while todo:
-        value, dims, holds = todo.pop()
-        made = value.definition
-        if made is not None and made.name == "arith.andi" and holds:
-            todo += [Condition(operand, dims, True) for operand in made.operands]
-        elif made is not None and made.name in ("tt.broadcast", "tt.splat", "ttg.convert_layout"):
-            todo.append(Condition(made.operands[0], dims if made.operands[0].type.shape else (), holds))
-        elif made is not None and made.name == "tt.expand_dims":
-            new = made.integer("axis") or 0
-            todo.append(Condition(made.operands[0], dims[:new] + dims[new + 1 :], holds))
-        elif made is None or made.name != "arith.constant":
-            yield Condition(value, dims, holds)
-
-
-def _branches(operation: Operation) -> Iterator[tuple[Value, bool | None]]:
-    """Conditions of the branches that lead to an operation, and which way they went (None: one of several ways)."""
-    inner = operation
-    for outer in operation.ancestors():
-        if outer.name == "scf.if":
-            yield outer.operands[0], inner.block.region is outer.regions[0]
-        elif outer.name == "tt.func":
-            yield from _jumps(inner)
-        inner = outer
-
-
-def _jumps(operation: Operation) -> Iterator[tuple[Value, bool | None]]:
-    block = operation.block
-    blocks = block.region.blocks
-    while block is not blocks[0]:
-        ways = [
-            (branch, number)
-            for branch, successors in operation.module.successors.items()
-            for number, successor in enumerate(successors)
-            if successor.block is block
-        ]
-        if len(ways) != 1:
-            for other in blocks:
-                if other.terminator is not None and other.terminator.name == "cf.cond_br":
-                    yield other.terminator.operands[0], None
-            return
-        branch, number = ways[0]
-        if branch.name == "cf.cond_br":
-            yield branch.operands[0], number == 0
-        block = branch.block
-
-
 def _name(source: Source) -> str:
     return f"program_id({source.key})" if source.kind == "pid" else f"lane {source.key}"
 
 
 def _pair(source: Source, differ: list[Source]) -> tuple[str, str]:
-    return tuple(", ".join(f"{_name(s)} = {copy if s == source else 0}" for s in differ) for copy in (0, 1))  # type: ignore[return-value]
+    first, second = (", ".join(f"{_name(s)} = {copy if s == source else 0}" for s in differ) for copy in (0, 1))
+    return first, second

@@ -10,19 +10,17 @@ from kcontract.ir.artifact import Artifact
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Confidence, Determinism, Finding, Level, Place, Settled
 from kcontract.passes.analysis.address import Addresses
+from kcontract.passes.analysis.exact import integer_magnitude
 from kcontract.passes.analysis.flow import is_float
 from kcontract.passes.analysis.meeting import Answer, Meeting, Meetings
+from kcontract.passes.analysis.origin import adds_to_itself, is_sum, place
+from kcontract.passes.analysis.ranges import Ranges
 from kcontract.passes.analysis.turns import Wait, wait_before
 from kcontract.passes.base import Facts, Rule
 
 _REDUCE = ("tt.descriptor_reduce", "ttng.async_tma_reduce")
 _ASSEMBLY = ("tt.elementwise_inline_asm", "ttg.warp_specialize_inline_asm")
 _PTX = re.compile(r"\b(?:red|atom|multimem\.red)(?:\.\w+(?:::\w+)?)*\.add(?:\.\w+)*\.(f16x2|bf16x2|f16|bf16|f32|f64)\b")
-_WHOLE = frozenset("arith.sitofp arith.uitofp".split())
-_KEEPS_WHOLE = frozenset(
-    "arith.mulf arith.addf arith.subf arith.negf arith.select arith.extf tt.splat tt.broadcast tt.expand_dims "
-    "tt.reshape ttg.convert_layout tt.reduce".split()
-)
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
 
 
@@ -67,9 +65,10 @@ class UnorderedFloatAtomic(Rule):
 
     ## Limits
 
-    Strides are taken to keep rows apart, and grid axes that the kernel never reads to have extent 1; integer arguments to be positive. A flag is trusted
-    to be raised only after the sum. Index arithmetic is taken not to overflow. Two different atomics of one kernel that
-    add to the same buffer are judged one by one. Two launches on different streams are not seen.
+    Strides are taken to keep rows apart, grid axes that the kernel never reads to have extent 1, and integer arguments
+    to be positive. A flag is trusted to be raised only after the sum. Index arithmetic is taken not to overflow. Two
+    different atomics of one kernel that add to the same buffer are judged one by one. Two launches on different
+    streams are not seen.
 
     ## Source
 
@@ -102,13 +101,13 @@ class UnorderedFloatAtomic(Rule):
             if match:
                 clean = False
                 answer = Answer(Meeting.UNKNOWN, "programs", "the address is made in inline assembly")
-                yield self._finding(facts, _place(operation), f"{_name(match[1])} atomic in assembly", answer)
+                yield self._finding(facts, place(operation), f"{_name(match[1])} atomic in assembly", answer)
         if clean:
             reason = f"{count} float sums in memory, each in a fixed order" if count else "no float sum in memory"
             yield Settled(self.gate, "atomics", "ttgir", reason, applicable=count > 0)
 
     def _judge(self, found: Sum, facts: Facts) -> Iterator[Finding]:
-        if found.value.type.element in ("f32", "f64") and _is_whole(found.value):
+        if found.value.type.element in ("f32", "f64") and _is_whole(found.value, facts.get(Ranges)):
             return
         addresses = facts.get(Addresses)
         wait = wait_before(found.operation, addresses)
@@ -116,7 +115,7 @@ class UnorderedFloatAtomic(Rule):
         if answer.meeting is Meeting.APART or (wait is Wait.TURN and answer.who == "programs"):
             return
         kind = f"{_name(found.value.type.element)} {found.what}"
-        yield self._finding(facts, _place(found.operation), kind, answer)
+        yield self._finding(facts, place(found.operation), kind, answer)
 
     def _finding(self, facts: Facts, place: Place, kind: str, answer: Answer) -> Finding:
         met = answer.meeting is Meeting.MEET
@@ -132,7 +131,7 @@ class UnorderedFloatAtomic(Rule):
             self.slug,
             self.gate,
             level,
-            f"{kind} whose order is not fixed: {how.format(answer.who)} one address, wanted one writer or a fixed order",
+            f"{kind} in no fixed order: {how.format(answer.who)} one address, wanted one writer or a fixed order",
             place,
             Confidence.PROVED if met else Confidence.INFERRED,
             answer.reason + (f": {answer.example[0]} and {answer.example[1]}" if answer.example else ""),
@@ -185,56 +184,17 @@ def _locked(artifact: Artifact, facts: Facts) -> Iterator[Sum]:
             yield Sum(store, (pointer,), (), value, rest[0] if rest else None, "sum under a lock")
 
 
-def adds_to_itself(pointer: Value, value: Value, addresses: Addresses) -> bool:
-    """Whether a stored value is a sum with what was loaded from the same address."""
-    made = value.definition
-    while made is not None and made.name in ("arith.truncf", "ttg.convert_layout"):
-        made = made.operands[0].definition
-    if made is None or made.name not in ("arith.addf", "math.fma"):
-        return False
-    terms = made.operands if made.name == "arith.addf" else made.operands[2:]
-    for term in terms:
-        source = term.definition
-        while source is not None and source.name in ("arith.extf", "ttg.convert_layout"):
-            source = source.operands[0].definition
-        if source is not None and source.name == "tt.load":
-            other = source.operands[0]
-            if other is pointer or (
-                other.type.shape == pointer.type.shape and addresses.of(other) == addresses.of(pointer)
-            ):
-                return True
-    return False
-
-
-def _is_whole(value: Value) -> bool:
-    """Whether a value is an integer in float's clothes: made of integers by sums, products and choices."""
-    seen: set[Value] = set()
+def _is_whole(value: Value, ranges: Ranges) -> bool:
+    """Whether a value is a sum of integers in float's clothes."""
     todo = [value]
     while todo:
-        made = (value := todo.pop()).definition
-        if value in seen:
-            continue
-        seen.add(value)
-        if made is None:
-            return False
-        if made.name == "arith.constant":
-            match = re.match(r"(?:dense<)?(-?[\d.]+(?:e[+-]?\d+)?)", made.attributes.get("value", ""), re.I)
-            if match is None or not float(match[1]).is_integer():
-                return False
-        elif made.name == "arith.select":
-            todo += made.operands[1:]
-        elif made.name in _KEEPS_WHOLE:
-            body = [o.name for region in made.regions for b in region.blocks for o in b.operations[:-1]]
-            if any(name not in _KEEPS_WHOLE for name in body):
-                return False
+        value = todo.pop()
+        made = value.definition
+        if made is not None and (made.name in ("arith.addf", "arith.subf") or is_sum(made)):
             todo += made.operands
-        elif made.name not in _WHOLE:
+        elif integer_magnitude(value, ranges) is None:
             return False
     return True
-
-
-def _place(operation: Operation) -> Place:
-    return Place(operation.location, "ttgir", operation.line)
 
 
 def _name(element: str) -> str:
