@@ -19,6 +19,7 @@ Tensor = torch.Tensor
 
 SCAN = {"BV": 64, "STAGES": 2, "num_warps": 4}
 GRAD = {"BV": 64, "STAGES": 2, "num_warps": 4}
+GRAD32 = {"BV": 64, "STAGES": 1, "num_warps": 8}
 PREP = {"num_warps": 4}
 
 SEGMENT = 8
@@ -66,15 +67,20 @@ class Prepared:
 def prepare(
     p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor, kept: tuple[Tensor, Tensor] | None = None
 ) -> Prepared:
-    """First launch. ``kept`` is (ga, A) of the forward; without it they are computed."""
+    """First launch. ``kept`` is (ga, A) of the forward; without it they are computed.
+
+    In the forward Ab and P are float32 and multiply as tf32: rounded to bfloat16 they alone would cost half of the error allowed
+    in o.
+    """
+    square = torch.float32 if kept is None else k.dtype
     tiles = (c.count, p.HV)
     ga, A = kept or (q.new_empty(*tiles, CHUNK, dtype=torch.float32), k.new_empty(*tiles, CHUNK, CHUNK))
     out = Prepared(
         ga,
         A,
         Wn=k.new_empty(*tiles, CHUNK, p.K),
-        Ab=k.new_empty(*tiles, CHUNK, CHUNK),
-        P=k.new_empty(*tiles, CHUNK, CHUNK),
+        Ab=k.new_empty(*tiles, CHUNK, CHUNK, dtype=square),
+        P=k.new_empty(*tiles, CHUNK, CHUNK, dtype=square),
         Qg=k.new_empty(*tiles, CHUNK, p.K),
         GC=ga.new_empty(*tiles),
     )
@@ -91,16 +97,21 @@ def precision(x: Tensor) -> str:
     return "tf32x3" if x.dtype == torch.float32 else "tf32"
 
 
-def segments(p: Problem, c: Chunks, programs: int, device: torch.device) -> int:
-    """Into how many pieces to cut each sequence so that the scans fill the device: 1 when heads alone do."""
-    if device.type != "cuda":
+def segments(p: Problem, c: Chunks, programs: int, like: Tensor) -> int:
+    """Into how many pieces to cut each sequence so that the scans fill the device: 1 when heads alone do.
+
+    Composing segments multiplies by K x K float32 matrices, rounded to tf32, in shared memory: too coarse for float32 inputs, too
+    large for K = 256.
+    """
+    device = like.device
+    if device.type != "cuda" or like.dtype == torch.float32 or p.K > 128:
         return 1
     processors = torch.cuda.get_device_properties(device).multi_processor_count
     return max(1, min(processors // max(programs, 1), c.per_sequence // SEGMENT))
 
 
 def run_scan(
-    p: Problem, c: Chunks, x: Prepared, v: Tensor, k: Tensor, nseg: int, *,
+    p: Problem, c: Chunks, x: Prepared, q: Tensor, v: Tensor, k: Tensor, nseg: int, *,
     o: Tensor | None = None, h0: Tensor | None = None, ht: Tensor | None = None,
     do: Tensor | None = None, h: Tensor | None = None, dh: Tensor | None = None, Vn: Tensor | None = None,
     dVn: Tensor | None = None, dht: Tensor | None = None, dh0: Tensor | None = None,
@@ -116,11 +127,11 @@ def run_scan(
     for final in [False, True] if nseg > 1 else [True]:
         rows = p.V if final else p.V + p.K
         scan[(rows // BV, p.N * p.HV, nseg * (2 if back else 1))](
-            v, do if back else v, k, x.ga, x.Wn, x.Ab, x.P, x.Qg, x.GC, *pointers, summary,
-            c.cu_seqlens, c.start, p.T, c.per_sequence, p.N, p.H, p.HV, p.V,
+            q, v, do if back else v, k, x.ga, x.Wn, x.Ab, x.P, x.Qg, x.GC, *pointers, summary,
+            c.cu_seqlens, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV, p.V,
             K=p.K, C=CHUNK, BV=BV, NSEG=nseg, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
-            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k), STAGES=SCAN["STAGES"], num_warps=SCAN["num_warps"],
+            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k), STAGES=SCAN["STAGES"] if p.K * k.element_size() <= 256 else 1, num_warps=SCAN["num_warps"],
         )  # fmt: skip
 
 
@@ -131,8 +142,8 @@ def forward(
     x = prepare(p, c, q, k, g, beta)
     o = torch.empty_like(v)
     ht = x.ga.new_empty(p.N, p.HV, p.K, p.V) if want_ht else None
-    nseg = segments(p, c, p.N * p.HV * (p.V // 64), v.device)
-    run_scan(p, c, x, v, k, nseg, o=o, h0=h0, ht=ht)
+    nseg = segments(p, c, p.N * p.HV * (p.V // 64), v)
+    run_scan(p, c, x, q, v, k, nseg, o=o, h0=h0, ht=ht)
     return o, ht, x
 
 
@@ -146,13 +157,13 @@ def backward(
     h, dh = k.new_empty(*tiles, p.V, p.K), k.new_empty(*tiles, p.V, p.K)
     Vn, dVn = k.new_empty(*tiles, CHUNK, p.V), k.new_empty(*tiles, CHUNK, p.V)
     dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
-    nseg = segments(p, c, 2 * p.N * p.HV * (p.V // 64), v.device)
-    run_scan(p, c, x, v, k, nseg, do=do, h0=h0, h=h, dh=dh, Vn=Vn, dVn=dVn, dht=dht, dh0=dh0)
+    nseg = segments(p, c, 2 * p.N * p.HV * (p.V // 64), v)
+    run_scan(p, c, x, q, v, k, nseg, do=do, h0=h0, h=h, dh=dh, Vn=Vn, dVn=dVn, dht=dht, dh0=dh0)
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
     gradients_scalar[(2, p.H, c.count)](
         q, k, v, beta, x.ga, x.A, x.GC, do, h, dh, Vn, dVn, dq, dk, dv, dg, db, c.cu_seqlens, c.sequence, c.start,
         p.scale, p.T, c.per_sequence, p.N, p.H, p.V,
-        GROUP=p.HV // p.H, K=p.K, C=CHUNK, VARLEN=c.varlen, PRECISION=precision(k), **GRAD,
+        GROUP=p.HV // p.H, K=p.K, C=CHUNK, VARLEN=c.varlen, PRECISION=precision(k), **(GRAD if k.element_size() == 2 else GRAD32),
     )  # fmt: skip
     return dq, dk, dv, dg, db, dh0

@@ -20,7 +20,8 @@ def prepare_scalar(
     scale, T, NT, N, H, HV,
     K: tl.constexpr, C: tl.constexpr, SOLVE: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write, a chunk and head: Wn = -A diag(beta Gam) K, Ab = A diag(beta), P, Qg = scale Gam Q, GC; with SOLVE also ga and A."""
+    """Write, a chunk and head: Wn = -A diag(beta Gam) K, Ab = A diag(beta), P, Qg = scale Gam Q, GC; with SOLVE ga and A,
+    and no Qg: the forward scan scales its product instead, one rounding fewer."""
     hv = tl.program_id(0)
     chunk = tl.program_id(1)
     hk = hv // (HV // H)
@@ -55,5 +56,6 @@ def prepare_scalar(
         tl.store(Ab + square, (a * b[None, :]).to(Ab.dtype.element_ty))
         p = tl.dot(q_tile, tl.trans(k_tile), input_precision=PRECISION)
         tl.store(P + square, (scale * p * G).to(P.dtype.element_ty))
-        tl.store(Qg + rows, (q_tile.to(tl.float32) * (scale * gam)[:, None]).to(Qg.dtype.element_ty))
+        if not SOLVE:
+            tl.store(Qg + rows, (q_tile.to(tl.float32) * (scale * gam)[:, None]).to(Qg.dtype.element_ty))
         tl.store(GC + tile, tl.exp(pick(cum, C - 1, C)))

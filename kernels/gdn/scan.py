@@ -33,10 +33,10 @@ def _enter(boundary, summary, x, seq_head, segment, step, count, V, K: tl.conste
             S += tl.load(grid2(boundary + seq_head * K * V, x, d, 1, V)).to(tl.float32)
         if NSEG > 1:
             a = tl.arange(0, K)
-            for j in range(0, count):
+            for j in tl.range(0, count, num_stages=1):
                 other = summary + (seq_head * NSEG + segment - step * (count - j)) * K * (V + K)
                 M = tl.load(grid2(other + V, a, d, 1, V + K))
-                S = tl.dot(S, M, input_precision="tf32x3") + tl.load(grid2(other, x, d, 1, V + K))
+                S = tl.dot(S, M, input_precision="tf32") + tl.load(grid2(other, x, d, 1, V + K))
     return S
 
 
@@ -54,8 +54,8 @@ def _leave(final, summary, S, x, seq_head, segment, is_end, V, K: tl.constexpr, 
 
 @triton.jit
 def _forward(
-    v, k, r_ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary,
-    x, n, hv, hk, begin, length, chunk0, c0, c1, segment, H, HV, V,
+    q, v, k, r_ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary,
+    x, n, hv, hk, begin, length, chunk0, c0, c1, segment, scale, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, CHANNEL: tl.constexpr, GIVEN: tl.constexpr,
     WANTED: tl.constexpr, KEEP: tl.constexpr, OUTPUT: tl.constexpr, SUMMARY: tl.constexpr, PRECISION: tl.constexpr,
     STAGES: tl.constexpr,
@@ -74,15 +74,21 @@ def _forward(
         s16 = S.to(k.dtype.element_ty)
         if KEEP:
             tl.store(grid2(h + tile * V * K, x, d, K, 1), s16)
-        vn = tl.dot(v_t, ab_t, input_precision=PRECISION)
+        vn = tl.dot(v_t.to(Ab.dtype.element_ty), ab_t, input_precision=PRECISION)
         vn = tl.dot(s16, w_t, vn, input_precision=PRECISION)
         if KEEP:
             tl.store(grid2(Vn + tile * C * V, x, i, 1, V), vn.to(Vn.dtype.element_ty))
         if OUTPUT:
-            q_t = tl.load(grid2(Qg + tile * C * K, d, i, 1, K))
             p_t = tl.load(grid2(P + tile * C * C, i, i, 1, C))
-            out = tl.dot(s16, q_t, input_precision=PRECISION)
-            out = tl.dot(vn.to(k.dtype.element_ty), p_t, out, input_precision=PRECISION)
+            if CHANNEL:
+                q_t = tl.load(grid2(Qg + tile * C * K, d, i, 1, K))
+                out = tl.dot(s16, q_t, input_precision=PRECISION)
+            else:
+                q_token = ((begin + c * C).to(tl.int64) * H + hk) * K
+                q_t = tl.load(grid2(q + q_token, d, i, 1, H * K), mask=(i < length - c * C)[None, :], other=0.0)
+                row = scale * tl.exp(tl.load(r_ga + tile * C + i))
+                out = tl.dot(s16, q_t, input_precision=PRECISION) * row[None, :]
+            out = tl.dot(vn.to(P.dtype.element_ty), p_t, out, input_precision=PRECISION)
             tl.store(grid2(o + token * V, x, i, 1, HV * V), out.to(o.dtype.element_ty), mask=inside)
         if CHANNEL:
             k_tile = tl.load(grid2(k + tile * C * K, i, d, K, 1))
@@ -143,8 +149,8 @@ def _reverse(
 
 @triton.jit
 def scan(
-    v, do, k, ga, Wn, Ab, P, Qg, GC, h, dh, Vn, dVn, o, h0, ht, dht, dh0, summary,
-    cu_seqlens, chunk_start, T, NT, N, H, HV, V,
+    q, v, do, k, ga, Wn, Ab, P, Qg, GC, h, dh, Vn, dVn, o, h0, ht, dht, dh0, summary,
+    cu_seqlens, chunk_start, scale, T, NT, N, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, VARLEN: tl.constexpr, CHANNEL: tl.constexpr,
     HAS_H0: tl.constexpr, WANT_HT: tl.constexpr, HAS_DHT: tl.constexpr, WANT_DH0: tl.constexpr,
     BACKWARD: tl.constexpr, SUMMARY: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
@@ -180,11 +186,11 @@ def scan(
             )  # fmt: skip
         else:
             _forward(
-                v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
-                H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
+                q, v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
+                scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
     else:
         _forward(
-            v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
-            H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
+            q, v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
+            scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
         )  # fmt: skip
