@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kcontract.ir.location import Location
+from kcontract.ir.ttgir import Module
 from kcontract.model import Contract, Finding
 
 _WAIVER = re.compile(r"#\s*kcontract:\s*allow\s+(?P<names>[\w-]+(?:\s*,\s*[\w-]+)*)\s*(?:\((?P<reason>.*)\))?")
@@ -57,6 +58,23 @@ def waivers_at(location: Location | None) -> Iterator[Waiver]:
         for line in _covering_lines(place):
             if waiver := parse(linecache.getline(place.file, line), place.file, line):
                 yield waiver
+
+
+def declared(module: Module) -> set[Waiver]:
+    """Every waiver with a reason that stands where code of this module came from."""
+    places = {operation.location for operation in module.walk()}
+    return {waiver for place in places for waiver in waivers_at(place) if waiver.reason}
+
+
+def used(findings: Iterable[Finding]) -> set[Waiver]:
+    """The waivers in the source that cover a finding."""
+    return {
+        waiver
+        for finding in findings
+        if finding.waived is not None
+        for waiver in waivers_at(finding.location)
+        if waiver.covers(finding)
+    }
 
 
 def parse(text: str, file: str, line: int) -> Waiver | None:

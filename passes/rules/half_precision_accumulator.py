@@ -41,7 +41,8 @@ class HalfPrecisionAccumulator(Rule):
 
     Accumulators of `tl.dot` (also as `warp_group_dot` and `tc_gen5_mma`, where the type stands in Tensor Memory),
     `tl.sum`, `tl.cumsum` and other reductions, loop-carried sums and recurrences, sums that are float32 in name but
-    rounded to 16 bits on every trip, 16-bit adds made only to enter a wider sum, and float atomics.
+    rounded to 16 bits on every trip, 16-bit adds made only to enter a wider sum, packed adds in inline assembly,
+    and float atomics.
 
     With N terms and unit roundoff u of the accumulator, it is a violation where N·u >= 1/2 is proved (float16:
     N >= 1024, bfloat16: N >= 128), a hazard where N is unknown, and a note where N·u < 1/2.
@@ -49,12 +50,13 @@ class HalfPrecisionAccumulator(Rule):
     ## Silent on
 
     Sums kept in float32 or wider, whatever the inputs; comparisons (`tl.max`); single adds; a value that is rounded
-    to 16 bits only after its sum is complete.
+    to 16 bits only after its sum is complete; sums of integers too small to be rounded (counting a mask).
 
     ## Limits
 
-    Inline assembly is not read by this rule. N counts the terms of one accumulator; several that are added to each
-    other later are judged one by one. An in-place rotation of values between lanes counts as a sum.
+    Of inline assembly only the instructions that add are read, not their order. Where there is PTX alone (native CUDA)
+    the number of terms is not known, so nothing is a violation. N counts the terms of one accumulator; several that
+    are added to each other later are judged one by one. An in-place rotation of values between lanes counts as a sum.
 
     ## Source
 

@@ -8,8 +8,8 @@ import pytest
 
 from kcontract.ir.location import Location
 from kcontract.model import Finding, Level, Place, Related, Report, aggregate
+from kcontract.report import github, sarif, text
 from kcontract.report import json as json_report
-from kcontract.report import sarif, text
 
 
 @pytest.fixture
@@ -89,6 +89,8 @@ def test_sarif_is_valid_and_complete(report):
     ]
     assert run["results"][2]["suppressions"] == [{"kind": "inSource", "justification": "known"}]
     assert not run["invocations"][0]["executionSuccessful"]
+    described = {rule["id"]: rule.get("shortDescription") for rule in run["tool"]["driver"]["rules"]}
+    assert described == {"half-precision-accumulator": None, "over-budget": {"text": "text"}}
     for result in run["results"]:
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
 
@@ -96,3 +98,12 @@ def test_sarif_is_valid_and_complete(report):
 def test_sarif_of_nothing_is_valid():
     schema = json.loads((Path(__file__).parent / "sarif-schema-2.1.0.json").read_text())
     jsonschema.validate(sarif.document([], version="0.1.0", help_texts={}), schema)
+
+
+def test_github_annotations(report, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (line,) = github.render(report).splitlines()
+    head, _, message = line.removeprefix("::").partition("::")
+    assert head == "error title=PRC-02 half-precision-accumulator,file=k.py,line=2,col=6"
+    assert message == "sum in float16, wanted float32 (k, sm_90)%0AN·u is 2%0Aconvert first"
+    assert len(github.render(report, at_least=Level.NOTE).splitlines()) == 2

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(args.main(args))
     except KContractError as error:
         print(f"kcontract: {error}", file=sys.stderr)
-        return ERROR if isinstance(error, InputError) and args.command != "rules" else USAGE
+        return ERROR if isinstance(error, InputError) else USAGE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13

@@ -5,14 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kcontract.cli._baseline import Baseline
+    from kcontract.ir.artifact import Artifact
+    from kcontract.model import Level, Report
+    from kcontract.passes.waivers import Waiver
 
 EXAMPLES = """examples:
-  kcontract check ~/.triton/cache                 every kernel in a cache folder
-  kcontract check kernel.ttgir kernel.ptx         loose files; files of one stem belong together
-  kcontract check --gate PRC-02 --json CACHE      one gate, as JSON lines
-  kcontract check --verify-diagnostics test.ttgir compare with the diagnostics the file declares
+  kcontract check ~/.triton/cache                  every kernel in a cache folder
+  kcontract check kernel.ttgir kernel.ptx          loose files; files of one stem belong together
+  kcontract check --gate PRC-02 --json CACHE       one gate, as JSON lines
+  kcontract check --accumulators CACHE             every sum, the type it is kept in, its number of terms
+  kcontract check --write-baseline known.json CACHE && kcontract check --baseline known.json CACHE
+  kcontract check --verify-diagnostics test.ttgir  compare with the diagnostics the file declares
 
 exit status: 0 nothing above a hazard, 1 violation, 2 wrong use, 3 an input that could not be read, or an error inside
 kcontract"""
@@ -27,23 +36,27 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder, or a .ttgir, .ptx, .cubin or .json file")
-    parser.add_argument("--json", action="store_true", help="JSON lines: one object a finding, one a verdict")
+    parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text", help="what to print")
+    parser.add_argument("--json", action="store_const", const="json", dest="format", help="same as --format json")
     parser.add_argument("--notes", action="store_true", help="show notes too")
+    parser.add_argument("--target", default="", metavar="SM,...", help="only kernels compiled for these (sm_90,sm_100)")
     parser.add_argument("--gate", action="append", default=[], metavar="ID", help="only this gate's rules (may repeat)")
     parser.add_argument("--rule", action="append", default=[], metavar="NAME", help="only this rule (may repeat)")
     parser.add_argument("--deep", action="store_true", help="no time limit on proofs")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
-    parser.add_argument("--verify-diagnostics", action="store_true", help="compare with '// expected-…' comments")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="findings in FILE are known: only new ones count")
+    parser.add_argument("--write-baseline", type=Path, metavar="FILE", help="write what is found now as a baseline")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--accumulators", action="store_true", help="print the accumulation ledger and check nothing")
+    instead.add_argument("--verify-diagnostics", action="store_true", help="compare with '// expected-…' comments")
     parser.set_defaults(main=main)
 
 
 def main(args: argparse.Namespace) -> int:
     """Check every kernel found; returns the exit status."""
-    from kcontract.cli import ERROR, OK, VIOLATION
-    from kcontract.errors import UsageError
-    from kcontract.model import Level, Report
-    from kcontract.passes.base import check, selected
-    from kcontract.report import json, text
+    from kcontract.errors import InputError, UsageError
+    from kcontract.ir.target import Target
+    from kcontract.passes.base import selected
 
     if missing := next((path for path in args.paths if not os.path.exists(path)), None):
         raise UsageError(f"{missing}: no such file or folder")
@@ -51,30 +64,97 @@ def main(args: argparse.Namespace) -> int:
     selected(names)  # refuses unknown names before any work
     if args.verify_diagnostics:
         return _verify(args, names)
-    reports: list[Report] = []
-    faults = 0
-    color = use_color(args.color, sys.stdout)
+    try:
+        wanted = {Target.parse(name).name for name in args.target.split(",") if name}
+    except InputError as error:
+        raise UsageError(f"--target: {error}") from None
+    work = _Work(args, names)
     for number, found in enumerate(_load(args.paths), 1):
-        if sys.stderr.isatty() and sys.stdout.isatty() is False:
+        if sys.stderr.isatty() and not sys.stdout.isatty():
             print(f"\r{number} kernels", end="", file=sys.stderr, flush=True)
         if isinstance(found, str):
-            faults += 1
+            work.faults += 1
             print(f"kcontract: {found}", file=sys.stderr)
-            continue
-        report = check(found, select=names, deep=args.deep)
-        output = json.lines(report) if args.json else text.render(report, color=color, at_least=_lowest(args))
-        if output:
-            print(output, end="" if args.json else "\n", flush=True)
-        reports.append(_light(report))
-    if sys.stderr.isatty() and sys.stdout.isatty() is False:
+        elif not wanted or found.target.name in wanted:
+            work.take(found)
+    if sys.stderr.isatty() and not sys.stdout.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
-    if not args.json:
-        print(text.summary(reports))
-    if not reports and not faults:
-        raise UsageError(f"no compiled kernel found in {', '.join(args.paths)}")
-    if any(report.open_findings(Level.VIOLATION) for report in reports):
-        return VIOLATION
-    return ERROR if faults or any(report.errors for report in reports) else OK
+    return work.finish()
+
+
+class _Work:
+    """What is said so far, and what is needed at the end."""
+
+    def __init__(self, args: argparse.Namespace, names: list[str]) -> None:
+        from kcontract.cli._baseline import Baseline
+
+        self.args, self.names = args, names
+        self.baseline: Baseline = Baseline.load(args.baseline) if args.baseline else Baseline()
+        self.color = use_color(args.color, sys.stdout)
+        self.reports: list[Report] = []
+        self.declared: set[Waiver] = set()
+        self.used: set[Waiver] = set()
+        self.faults = 0
+        self.kernels = 0
+
+    def take(self, artifact: Artifact) -> None:
+        """Check one kernel and print what it gives."""
+        from kcontract.cli import _ledger
+        from kcontract.passes import waivers
+        from kcontract.passes.base import check
+
+        self.kernels += 1
+        if self.args.accumulators:
+            print(_ledger.render(artifact, as_json=self.args.format == "json"), end="", flush=True)
+            return
+        report = self.baseline.apply(check(artifact, select=self.names, deep=self.args.deep))
+        self.used |= waivers.used(report.findings)
+        if not report.errors and artifact.module is not None:
+            self.declared |= waivers.declared(artifact.module)
+        if printer := _PRINTERS.get(self.args.format):
+            print(printer(report, self.color, self._lowest()), end="", flush=True)
+        self.reports.append(report)
+
+    def finish(self) -> int:
+        """Print the rest; returns the exit status."""
+        from kcontract.cli import ERROR, OK, VIOLATION, _baseline
+        from kcontract.errors import UsageError
+        from kcontract.model import Level
+        from kcontract.report import text
+
+        if not self.kernels and not self.faults:
+            target = f" for {self.args.target}" if self.args.target else ""
+            raise UsageError(f"no compiled kernel{target} found in {', '.join(self.args.paths)}")
+        if self.args.accumulators:
+            return ERROR if self.faults else OK
+        if self.args.format == "sarif":
+            _print_sarif(self.reports)
+        for waiver in sorted(self._unused(), key=lambda w: (w.file, w.line)):
+            names = ", ".join(sorted(waiver.names))
+            print(f"{waiver.file}:{waiver.line}: unused waiver of {names}: remove it", file=sys.stderr)
+        for rule, kernel, source in self.baseline.stale():
+            print(f"{self.args.baseline}: no longer found: {rule} in {kernel}: {source}", file=sys.stderr)
+        if self.args.write_baseline:
+            count = _baseline.write(self.args.write_baseline, self.reports)
+            print(f"{self.args.write_baseline}: {text.plural(count, 'finding')} accepted", file=sys.stderr)
+            return OK
+        if self.args.format == "text":
+            print(text.summary(self.reports))
+        if any(report.open_findings(Level.VIOLATION) for report in self.reports):
+            return VIOLATION
+        return ERROR if self.faults or any(report.errors for report in self.reports) else OK
+
+    def _unused(self) -> set[Waiver]:
+        """Waivers of rules that ran and found nothing there."""
+        from kcontract.passes.base import selected
+
+        ran = {name.lower() for rule in selected(self.names) for name in (rule.slug, rule.gate)}
+        return {waiver for waiver in self.declared - self.used if waiver.names <= ran}
+
+    def _lowest(self) -> Level:
+        from kcontract.model import Level
+
+        return Level.NOTE if self.args.notes else Level.HAZARD
 
 
 def use_color(choice: str, stream: Any) -> bool:
@@ -82,7 +162,42 @@ def use_color(choice: str, stream: Any) -> bool:
     return choice == "always" or (choice == "auto" and stream.isatty() and not os.environ.get("NO_COLOR"))
 
 
-def _load(paths: list[str]) -> Iterator[Any]:
+def _text(report: Report, color: bool, lowest: Level) -> str:
+    from kcontract.report import text
+
+    output = text.render(report, color=color, at_least=lowest)
+    return output + "\n" if output else ""
+
+
+def _json(report: Report, color: bool, lowest: Level) -> str:
+    from kcontract.report import json
+
+    return json.lines(report)
+
+
+def _github(report: Report, color: bool, lowest: Level) -> str:
+    from kcontract.report import github
+
+    return github.render(report, at_least=lowest)
+
+
+_PRINTERS: dict[str, Callable[[Report, bool, Level], str]] = {"text": _text, "json": _json, "github": _github}
+
+
+def _print_sarif(reports: list[Report]) -> None:
+    import json
+
+    from kcontract import __version__
+    from kcontract.passes.base import page, rules
+    from kcontract.report import sarif
+    from kcontract.report.json import records
+
+    helps = {rule.slug: page(rule) for rule in rules()}
+    every = [record for report in reports for record in records(report)]
+    print(json.dumps(sarif.document(every, version=__version__, help_texts=helps), indent=1, ensure_ascii=False))
+
+
+def _load(paths: list[str]) -> Iterator[Artifact | str]:
     """Artifacts, and a sentence for each input that could not be read."""
     from kcontract.ir.loaders import Problem, load_cache, load_files
 
@@ -103,7 +218,6 @@ def _verify(args: argparse.Namespace, names: list[str]) -> int:
     from kcontract.cli._expect import verify
     from kcontract.errors import UsageError
     from kcontract.ir.loaders import load_text
-    from kcontract.model import Report
     from kcontract.passes.base import check
 
     problems: list[str] = []
@@ -111,29 +225,11 @@ def _verify(args: argparse.Namespace, names: list[str]) -> int:
         kind = os.path.splitext(path)[1].removeprefix(".")
         if kind not in ("ttgir", "ptx"):
             raise UsageError(f"{path}: --verify-diagnostics reads .ttgir and .ptx files")
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read()
 
         def judge(case: str, path: str = path, kind: str = kind) -> Report:
             return check(load_text(case, kind, path), select=names)
 
-        problems += verify(path, text, judge)
+        problems += verify(path, Path(path).read_text(encoding="utf-8", errors="surrogateescape"), judge)
     for problem in problems:
         print(problem, file=sys.stderr)
     return VIOLATION if problems else OK
-
-
-def _lowest(args: argparse.Namespace) -> Any:
-    from kcontract.model import Level
-
-    return Level.NOTE if args.notes else Level.HAZARD
-
-
-def _light(report: Any) -> Any:
-    """The report without what only rendering needs, so that a large cache stays small in memory."""
-    from dataclasses import replace
-
-    from kcontract.model import Place
-
-    findings = tuple(replace(f, place=Place(), evidence={}, related=()) for f in report.findings)
-    return replace(report, findings=findings, verdicts=())

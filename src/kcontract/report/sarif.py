@@ -78,7 +78,8 @@ def _rule(name: str, findings: Iterable[Record], help_text: str) -> dict[str, An
     gate = next(finding["gate"] for finding in findings if finding["rule"] == name)
     rule: dict[str, Any] = {"id": name, "properties": {"tags": [gate]}}
     if help_text:
-        rule["shortDescription"] = {"text": help_text.split("\n", 1)[0]}
+        summary = next(line for line in help_text.splitlines() if line and not line.startswith("#"))
+        rule["shortDescription"] = {"text": summary}
         rule["help"] = {"text": help_text, "markdown": help_text}
     return rule
 

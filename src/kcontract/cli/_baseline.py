@@ -1,0 +1,76 @@
+"""Baselines: findings known and accepted as of today, kept in a file, so that only new ones count.
+
+A finding is recognised by rule, kernel and the text of its source line (not its number): it survives edits elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from kcontract.errors import InputError
+from kcontract.model import Finding, Level, Report
+
+SCHEMA = 1
+Key = tuple[str, str, str]
+
+
+class Baseline:
+    """Accepted findings; what is never met again is stale."""
+
+    def __init__(self, accepted: Iterable[Key] = ()) -> None:
+        self.accepted = set(accepted)
+        self.met: Counter[Key] = Counter()
+
+    @staticmethod
+    def load(path: Path) -> Baseline:
+        """Read a baseline file. Raises ``InputError``."""
+        try:
+            data = json.loads(path.read_text())
+            if data["schema"] != SCHEMA:
+                raise InputError(f"not a baseline of schema {SCHEMA}; write it again", path=str(path))
+            return Baseline((entry["rule"], entry["kernel"], entry["source"]) for entry in data["findings"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            form = "write one with 'kcontract check --write-baseline FILE PATH'"
+            raise InputError(f"not a baseline ({error}); {form}", path=str(path)) from None
+
+    def apply(self, report: Report) -> Report:
+        """The report with accepted findings marked as waived."""
+        return replace(report, findings=tuple(self._accept(report, finding) for finding in report.findings))
+
+    def stale(self) -> list[Key]:
+        """Accepted findings that no report had."""
+        return sorted(self.accepted - self.met.keys())
+
+    def _accept(self, report: Report, finding: Finding) -> Finding:
+        key = key_of(report, finding)
+        if key not in self.accepted or finding.waived is not None:
+            return finding
+        self.met[key] += 1
+        return replace(finding, waived="in the baseline")
+
+
+def key_of(report: Report, finding: Finding) -> Key:
+    """What a finding is recognised by."""
+    place = finding.location.user() if finding.location else None
+    source = linecache.getline(place.file, place.line).strip() if place else ""
+    return finding.rule, report.kernel, source
+
+
+def write(path: Path, reports: Iterable[Report]) -> int:
+    """Write the open violations and hazards of the reports as a baseline; returns how many there are."""
+    keys = sorted({key_of(report, finding) for report in reports for finding in report.open_findings(Level.HAZARD)})
+    entries = [{"rule": rule, "kernel": kernel, "source": source} for rule, kernel, source in keys]
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_text(json.dumps({"schema": SCHEMA, "findings": entries}, indent=1, ensure_ascii=False) + "\n")
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", path=str(path)) from None
+    finally:
+        partial.unlink(missing_ok=True)
+    return len(entries)

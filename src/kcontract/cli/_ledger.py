@@ -1,0 +1,45 @@
+"""``--accumulators``: the accumulation ledger of one kernel, as a table or as JSON lines."""
+
+from __future__ import annotations
+
+import json
+
+from kcontract.ir.artifact import Artifact
+from kcontract.passes.analysis.accumulations import Ledger
+from kcontract.passes.analysis.sums import Row
+from kcontract.passes.base import Facts
+
+
+def render(artifact: Artifact, *, as_json: bool) -> str:
+    """Every accumulation, one a line; rows of one ``group`` add into the same accumulator."""
+    rows = [row for row in Ledger(Facts(artifact)).rows if row.accumulates]
+    if as_json:
+        return "".join(json.dumps(_record(artifact, row)) + "\n" for row in rows)
+    lines = [f"{artifact.kernel} ({artifact.target}): {len(rows)} accumulations"]
+    for row in rows:
+        place = row.place.location.user() if row.place.location else f"{row.place.ir}:{row.place.ir_line}"
+        kept = f"{row.element} (wider in name only)" if row.narrowed else row.element
+        note = " exact" if row.exact else ""
+        lines.append(f"  #{row.group:<3} {row.kind:10} {row.inputs:>9} -> {kept:5}{note}  {row.terms} terms  {place}")
+    return "\n".join(lines) + "\n\n"
+
+
+def _record(artifact: Artifact, row: Row) -> dict[str, object]:
+    place = row.place.location.user() if row.place.location else None
+    return {
+        "type": "accumulation",
+        "kernel": artifact.kernel,
+        "target": artifact.target.name,
+        "kind": row.kind,
+        "element": row.element,
+        "inputs": row.inputs,
+        "terms": [row.terms.low, row.terms.high],
+        "trust": row.terms.trust.value,
+        "narrowed": row.narrowed,
+        "exact": row.exact,
+        "group": row.group,
+        "file": place.file if place else None,
+        "line": place.line if place else None,
+        "ir": row.place.ir,
+        "ir_line": row.place.ir_line,
+    }
