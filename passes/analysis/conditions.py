@@ -27,6 +27,13 @@ def conditions(operation: Operation, mask: Value | None) -> Iterator[Condition]:
     todo = [Condition(value, (), holds) for value, holds in _branches(operation)]
     if mask is not None:
         todo.append(Condition(mask, tuple(range(len(mask.type.shape))), True))
+    for condition in todo:
+        yield from parts(*condition)
+
+
+def parts(value: Value, dims: tuple[int, ...] | None = None, holds: bool | None = True) -> Iterator[Condition]:
+    """The comparisons a boolean is the conjunction of, with the lanes of each."""
+    todo = [Condition(value, tuple(range(len(value.type.shape))) if dims is None else dims, holds)]
     while todo:
         value, dims, holds = todo.pop()
         made = value.definition
