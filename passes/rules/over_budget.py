@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.resources import Resources
 from kcontract.ir.target import Target
-from kcontract.ir.ttgir import Operation
+from kcontract.ir.ttgir import Module, Operation
 from kcontract.model import Confidence, Finding, Level, Place, Related, Settled
 from kcontract.passes.base import Facts, Rule
 
@@ -60,7 +61,7 @@ class OverBudget(Rule):
     def check(self, artifact: Artifact, facts: Facts) -> Iterator[Finding | Settled]:
         """Compare each figure with its limit; settle the known ones that fit."""
         resources, target = artifact.resources, artifact.target
-        for obligation, found, limit, unit, remedy in _figures(resources, target):
+        for obligation, found, limit, unit, remedy in _figures(resources, target, artifact.module):
             if found is None or limit is None:
                 continue
             source = resources.sources.get(_FIELDS[obligation], "ptx")
@@ -92,7 +93,9 @@ _FIELDS = {
 }
 
 
-def _figures(found: Resources, target: Target) -> Iterator[tuple[str, int | None, int | None, str, str]]:
+def _figures(
+    found: Resources, target: Target, module: Module | None
+) -> Iterator[tuple[str, int | None, int | None, str, str]]:
     """(obligation, found, limit, unit, remedy) of each resource."""
     yield (
         "registers",
@@ -124,13 +127,13 @@ def _figures(found: Resources, target: Target) -> Iterator[tuple[str, int | None
         "blocks a cluster",
         "use fewer blocks a cluster (num_ctas)",
     )
-    pool = None if found.setmaxnreg is None or found.threads is None else register_pool(found)
+    needed, available = register_pool(found, module)
     yield (
         "register pool",
-        pool,
-        target.registers_per_block,
-        "registers after setmaxnreg",
-        "ask for fewer registers in the compute partitions, or let the others give more back",
+        needed,
+        available,
+        "registers a thread, summed over warp groups after setmaxnreg",
+        "ask for fewer registers in the compute groups, or let the others give more back",
     )
 
 
@@ -143,17 +146,43 @@ def block_registers(registers: int | None, threads: int | None, target: Target) 
     return warps * (-(-registers * 32 // unit) * unit)
 
 
-def register_pool(found: Resources) -> int:
-    """Registers of the block once each warp group that raises its share has done so; 0 without setmaxnreg.
+def register_pool(found: Resources, module: Module | None) -> tuple[int | None, int | None]:
+    """Registers a thread that warp groups (128 threads) hold together after ``setmaxnreg``, and the pool they share.
 
-    The PTX says what each partition asks for, not how many warps it has: each request is counted for one warp group
-    of 128 threads, and at most as many groups as the block has.
+    The pool is what the block was launched with; a request beyond it waits for ever. What Triton's warp specialisation
+    asks for stands in TTGIR, one number a partition, and its compiler leaves the rest to the default partition, 24 at
+    least. Of other PTX only the least possible is known: each request is made by one group at least.
     """
-    moves = found.setmaxnreg or ()
-    groups = (found.threads or 0) // 128
-    asked = sorted((count for kind, count in moves if kind == "inc"), reverse=True)[:groups]
-    given = [count for kind, count in moves if kind == "dec"][: max(groups - len(asked), 0)]
-    return 128 * (sum(asked) + sum(given))
+    if found.setmaxnreg == ():
+        return 0, 0
+    launched = found.registers or found.maxnreg
+    if found.setmaxnreg is None or found.threads is None or launched is None:
+        return None, None
+    groups = found.threads // 128
+    pool = launched * groups
+    specialised = module.find("ttg.warp_specialize") if module else []
+    if specialised:
+        requests = [_requested(operation) for operation in specialised]
+        warps = (module.integer("ttg.num-warps") if module else None) or 4
+        default = _LEAST_REGISTERS * warps // 4
+        return max(default + request for request in requests), pool
+    values = [count for _, count in found.setmaxnreg]
+    if len(values) > groups:
+        return None, None
+    return sum(values) + (groups - len(values)) * min(values), pool
+
+
+#: the least that setmaxnreg takes (PTX ISA 9, setmaxnreg)
+_LEAST_REGISTERS = 24
+
+
+def _requested(operation: Operation) -> int:
+    """Registers a thread of all partitions of one ``ttg.warp_specialize``, weighted by their warp groups."""
+    counts = [int(n) for n in re.findall(r"\d+", operation.attributes.get("requestedRegisters", "").partition(":")[2])]
+    holder = next((o for region in operation.regions for b in region.blocks for o in b.operations if o.regions), None)
+    headers = [region.header for region in (holder.regions if holder else ())]
+    warps = [int(m[1]) if (m := re.search(r"num_warps\((\d+)\)", header)) else 4 for header in headers]
+    return sum(count * w // 4 for count, w in zip(counts, warps or [4] * len(counts), strict=False))
 
 
 def _places(artifact: Artifact, obligation: str, source: str) -> list[Related]:
