@@ -51,7 +51,8 @@ class HalfPrecisionPartials(Rule):
 
     That a program id cuts the reduced index is read from the mask that bounds the index, from the start of the loop, or
     from a loop that steps over the other programs' share. `x[pid * BLOCK + i]` without any of these may as well be a
-    row, and is silent; so are parts whose bounds are loaded, or whose strides are all compile-time constants. Splits whose number is one are not told apart.
+    row, and is silent; so are parts whose bounds are loaded, or whose strides are all compile-time constants, and sums
+    over rows that a loop carries without a product. Splits whose number is one are not told apart.
 
     ## Source
 

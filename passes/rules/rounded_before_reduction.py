@@ -58,11 +58,13 @@ class RoundedBeforeReduction(Rule):
         if artifact.module is None:
             return
         clean = True
+        said = set()
         narrowing = [o for o in artifact.module.find("arith.truncf") if is_narrow(o.results[0])]
         for operation in artifact.module.find("tt.reduce") if narrowing else ():
             rounding = _rounding(operation) if is_sum(operation) else None
-            if rounding is None:
+            if rounding is None or (rounding.location or rounding) in said:
                 continue
+            said.add(rounding.location or rounding)
             product = is_product(rounding.operands[0])
             clean = clean and not product
             element = rounding.results[0].type.element
