@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,11 +21,11 @@ SOURCE = HERE.parents[1] / "src"
 
 @dataclass(frozen=True)
 class World:
-    """A Python with kcontract in its site folder, and a cache, report and working folder for one test."""
+    """A Python with kcontract in its site folder; for one test, a folder to work in and one for temporary files."""
 
     python: Path
     folder: Path
-    environ: dict[str, str] = field(default_factory=dict)
+    temporary: Path
 
     @property
     def report(self) -> Path:
@@ -38,7 +40,7 @@ class World:
             **kept,
             "TRITON_CACHE_DIR": str(self.folder / "cache"),
             "TRITON_DEFAULT_FP_FUSION": "1",
-            "TMPDIR": str(self.folder / "tmp"),
+            "TMPDIR": str(self.temporary),
             "TRITON_KCONTRACT_REPORT": str(self.report),
             **named,
             **more,
@@ -91,6 +93,6 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def world(venv: Path, tmp_path: Path) -> World:
-    (tmp_path / "tmp").mkdir()
-    return World(venv, tmp_path)
+def world(venv: Path, tmp_path: Path) -> Iterator[World]:
+    with tempfile.TemporaryDirectory(prefix="kc") as temporary:  # short: multiprocessing puts sockets there
+        yield World(venv, tmp_path, Path(temporary))

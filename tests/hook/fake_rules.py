@@ -22,7 +22,8 @@ class ByName(base.Rule):
         if "guess" in artifact.kernel:
             yield Finding(self.slug, self.gate, Level.VIOLATION, "found a guess", place, Confidence.INFERRED)
         if "hazard" in artifact.kernel or os.environ["FAKE_RULES"] == "every":
-            yield Finding(self.slug, self.gate, Level.HAZARD, "found a hazard, wanted none", place)
+            had = {part: bool(getattr(artifact, part)) for part in ("ttgir", "ptx", "cubin")}
+            yield Finding(self.slug, self.gate, Level.HAZARD, "found a hazard, wanted none", place, evidence=had)
         if "note" in artifact.kernel:
             yield Finding(self.slug, self.gate, Level.NOTE, "found a note, wanted none", place)
         if "defect" in artifact.kernel:

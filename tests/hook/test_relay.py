@@ -23,7 +23,7 @@ def child(*names):
 
 
 def left_over(world: World) -> list[Path]:
-    return list((world.folder / "tmp").glob("kcontract-*"))
+    return list(world.temporary.glob("kcontract-*"))
 
 
 def test_a_parent_without_triton_speaks_for_its_mute_child_when_it_ends(world: World) -> None:

@@ -34,6 +34,15 @@ def test_a_hit_reads_what_a_miss_reads(world: World) -> None:
     assert miss == hit
 
 
+def test_many_processes_and_one_fresh_cache(world: World) -> None:
+    started = [world.start(compile_all("clean", "hazard", "clean"), **FAKE) for _ in range(4)]
+    outputs = [s.communicate(timeout=120)[1] for s in started]
+    assert [s.returncode for s in started] == [0] * 4
+    assert [output.count("found a hazard") for output in outputs] == [1] * 4
+    assert sorted(world.checked()) == ["clean"] * 4 + ["hazard"] * 4
+    assert "ERROR" not in {r["status"] for r in world.records()}
+
+
 def test_levels(world: World) -> None:
     output = world.run(compile_all("violation", "hazard", "note", "clean"), **FAKE)
     assert [kernel in output for kernel in ("found a violation", "found a hazard", "found a note")] == [
