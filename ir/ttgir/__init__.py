@@ -36,5 +36,5 @@ __all__ = [
 
 
 def parse(text: str) -> Module:
-    """Read one module. Raises ``InputError`` for what is no module, is cut off, or has over 16 million characters."""
+    """Read one module. Raises ``InputError`` for what is no module, is cut off, or has over 8 million characters."""
     return Reader(text).read()

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from kcontract.errors import InputError
 from kcontract.ir.location import Location
-from kcontract.ir.ttgir.text import STRING, balanced_end, split_top, unquote
+from kcontract.ir.ttgir.text import QUOTED, STRING, balanced_end, split_top, unquote
 
 _ALIAS = re.compile(r"#[A-Za-z_][\w$]*")
-_FILE = re.compile(r'("(?:[^"\\]|\\.)*"):(\d{1,9}):(\d{1,9})')
-_NAMED = re.compile(r'("(?:[^"\\]|\\.)*")')
+_FILE = re.compile(rf"({QUOTED}):(\d{{1,9}}):(\d{{1,9}})")
+_NAMED = re.compile(rf"({QUOTED})")
 _MAX_CALLERS = 64
 _MAX_NESTING = 100
 _MAX_RESOLVED = 1 << 20
@@ -52,15 +52,22 @@ class Aliases:
         return {name: value for name, value in self._definitions.items() if not value.startswith("loc(")}
 
     def resolve(self, text: str) -> str:
-        """``text`` with its aliases replaced, again and again until none is left or the text passes 1 MB."""
+        """``text`` with its aliases replaced, again and again until none is left or 1 MB was put in."""
         if "#" not in text:
             return text
         if (known := self._resolved.get(text)) is not None:
             return known
-        result, layouts = text, self.layouts
+        result, layouts, budget = text, self.layouts, _MAX_RESOLVED
+
+        def replacement(match: re.Match[str]) -> str:
+            nonlocal budget
+            found = layouts.get(match[0], match[0])
+            budget -= len(found)
+            return found if budget > 0 else match[0]
+
         for _ in range(_MAX_NESTING):
-            replaced = _ALIAS.sub(lambda match: layouts.get(match[0], match[0]), result)
-            if replaced == result or len(replaced) > _MAX_RESOLVED:
+            replaced = _ALIAS.sub(replacement, result)
+            if replaced == result:
                 break
             result = replaced
         self._resolved[text] = result

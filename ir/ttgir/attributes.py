@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kcontract.ir.ttgir.text import split_top, top_groups
+from kcontract.ir.ttgir.text import QUOTED, STRING, split_top, top_groups, without_groups
 
 if TYPE_CHECKING:
     from kcontract.ir.ttgir.graph import Operation
@@ -32,12 +32,11 @@ _LEADING: dict[str, tuple[str, ...]] = {
     "tt.print": ("prefix",),
     "ttng.async_tma_reduce": ("kind",),
 }
-_LEADING_WORD = re.compile(r'\s*,?\s*("(?:[^"\\]|\\.)*"|@[\w$.-]+|@"(?:[^"\\]|\\.)*"|[A-Za-z_]\w*(?![\w.]*[<(]))')
-_PAIR = re.compile(r"(?:^|[\s,(])([A-Za-z_]\w*) = ([A-Za-z_]\w*|-?\d+|\[[^\]]*\])")
-_FLAGS = re.compile(r" (fastmath|overflow)<([^>]*)>")
+_LEADING_WORD = re.compile(rf"\s*,?\s*({QUOTED}|@[\w$.-]+|@{QUOTED}|[A-Za-z_]\w*)")
+_PAIR = re.compile(r"(?:^|[\s,(])([A-Za-z_]\w*) = ([A-Za-z_]\w*|-?\d+|\[[^\[\]]*\])")
+_FLAGS = re.compile(r" (fastmath|overflow)<([^<>]*)>")
 _FLAG_NAMES = {"fastmath": "fastmath", "overflow": "overflowFlags"}
-_FUNCTION = re.compile(r'\s*(?:(public|private|nested) )?@("(?:[^"\\]|\\.)*"|[\w$.-]+)')
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_FUNCTION = re.compile(rf"\s*(?:(public|private|nested) )?@({QUOTED}|[\w$.-]+)")
 
 
 def parse_dictionary(text: str) -> dict[str, str]:
@@ -68,9 +67,8 @@ def operation_attributes(operation: Operation) -> Mapping[str, str]:
     for text in (body, operation.tail or ""):
         if "{" in text:
             _dictionaries(text, found)
-        if " = " in text and name not in ("scf.for", "scf.while", "tt.func"):
-            plain = _without_groups(text)
-            found.update((pair[1], pair[2]) for pair in _PAIR.finditer(plain))
+        if " = " in text and not name.startswith(("scf.", "tt.func")):
+            found.update((pair[1], pair[2]) for pair in _PAIR.finditer(_before_types(text)))
         for flag in _FLAGS.finditer(text):
             found[_FLAG_NAMES[flag[1]]] = flag[2]
     return found
@@ -85,16 +83,15 @@ def _dictionaries(text: str, found: dict[str, str]) -> None:
         _read_entries(group, found)
 
 
-def _without_groups(text: str) -> str:
-    for group in top_groups(text, "{"):
-        text = text.replace(group, "", 1)
-    return _STRING.sub('""', text)
+def _before_types(text: str) -> str:
+    """What stands before the colon of the types, without dictionaries and strings."""
+    return STRING.sub('""', without_groups(text, "{")).partition(" : ")[0]
 
 
 def _leading(body: str, words: tuple[str, ...], found: dict[str, str]) -> None:
     position = 0
     if words == ("message",):
-        match = _STRING.search(body)
+        match = STRING.search(body)
         if match:
             found["message"] = match[0]
         return
@@ -113,7 +110,7 @@ def _constant(body: str) -> dict[str, str]:
         _dictionaries(body, found)
         body = body[body.rindex("}") + 1 :] if "dense" not in body else body[body.index("dense") :]
     value, _, _ = body.rpartition(" : ")
-    found["value"] = value.strip() or body
+    found["value"] = value.strip() or body.strip()
     return found
 
 

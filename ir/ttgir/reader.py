@@ -14,24 +14,36 @@ from kcontract.errors import InputError
 from kcontract.ir.ttgir.aliases import Aliases
 from kcontract.ir.ttgir.graph import Block, ImplicitOperation, Module, Operation, Region, Successor, Value
 from kcontract.ir.ttgir.operands import REORDERED
-from kcontract.ir.ttgir.text import STRING, USE, balanced_end, split_top
+from kcontract.ir.ttgir.text import (
+    CONTINUES,
+    STRING,
+    USE,
+    balanced_end,
+    cut_location,
+    join_lines,
+    plain,
+    split_top,
+    without_comment,
+)
 
-MAX_TEXT = 16 << 20
+MAX_TEXT = 8 << 20
 """Characters; the largest module of a library kernel seen is 256 kB."""
-MAX_OPERATIONS = 200_000
+MAX_LINE = 1 << 20
+MAX_CONTINUED = 1 << 14
+"""Characters of an operation whose types follow on lines of their own."""
+MAX_OPERATIONS = 60_000
 MAX_DEPTH = 1_000
-MAX_VALUES = 1_000_000
-"""Operands and results in all."""
+MAX_VALUES = 200_000
+"""Operands, results, block arguments, blocks and regions in all."""
 MAX_RESULTS = 4_096
 
 _NAME = re.compile(r'"?([A-Za-z_][\w$]*(?:\.[\w$]+)+|module\b|return\b)"?').match
 _SHORT = {"module": "builtin.module", "return": "func.return"}
 _REGION_WORD = re.compile(r"(default|partition\d+|case -?\d+)\b\s*").match
 _LABEL = re.compile(r"\^([\w$.-]+)").match
-_SUCCESSOR = re.compile(r"\^([\w$.-]+)(?:\(([^^]*?)(?: : [^^]*)?\))?")
+_SUCCESSOR = re.compile(r"\^([\w$.-]+)")
 _RESULT = re.compile(r"(%[\w$.-]+)(?::(\d+))?$").match
 _ARGUMENT = re.compile(r"(%[\w$.-]+): (.*)", re.DOTALL).match
-_CONTINUES = (",", "(", "[", "=", "*", ":", "->")
 _FUNCTIONS = ("tt.func", "func.func", "llvm.func")
 _HOLDER = "ttg.warp_specialize.partitions"
 _KNOWN = ("tt.", "ttg.", "ttng.", "scf.", "arith.", "math.", "cf.", "func.")
@@ -97,6 +109,8 @@ class Reader:
             line = line.strip()
             if not line:
                 continue
+            if len(line) > MAX_LINE:
+                raise InputError(f"a line of {len(line):,} characters; at most {MAX_LINE:,} are read", line=number)
             first = line[0]
             start, equals = 0, -1
             if first == "%":
@@ -104,13 +118,15 @@ class Reader:
                 start = equals + 3
             elif first == "#":
                 self._alias_lines.append((number, line))
+                if len(self._alias_lines) > MAX_OPERATIONS:
+                    raise InputError(f"more than {MAX_OPERATIONS:,} aliases", line=number)
                 continue
             if "//" in line:
-                line = _without_comment(line)
+                line = without_comment(line)
                 if not line:
                     continue
-            if line[-1] not in "){" and line.endswith(_CONTINUES) and first != "^":
-                line = _join(line, numbered)
+            if line[-1] not in "){" and line.endswith(CONTINUES) and first != "^":
+                line = join_lines(line, numbered)
             match = _NAME(line, start)
             if match is None:
                 self._structure(line, number)
@@ -121,7 +137,7 @@ class Reader:
             if opens:
                 end -= 2 if line[-2] == "(" else 1
             elif line[-1] == ")":
-                end, loc = _cut_location(line)
+                end, loc = cut_location(line)
             body = line[match.end() : end]
             frame = stack[-1]
             if name in _SHORT:
@@ -144,19 +160,26 @@ class Reader:
                         value = self._forward(used, operation)
                     value.uses.append((operation, index))
                     operands.append(value)
-                self._values += len(names)
+                self._count(len(names), number)
             if equals > 0:
                 self._define(operation, line[:equals], number)
             elif "^" in body:
-                frame.targets.append((operation, body))
+                frame.targets.append((operation, plain(body)))
             if opens:
                 self._open(operation, names, number)
-            if len(operations) > MAX_OPERATIONS or self._values > MAX_VALUES:
-                raise InputError(f"more than {MAX_OPERATIONS:,} operations or {MAX_VALUES:,} values", line=number)
+            elif name in _FUNCTIONS:
+                operation.regions = (Region(operation, self._module),)
+            if len(operations) > MAX_OPERATIONS:
+                raise InputError(f"more than {MAX_OPERATIONS:,} operations", line=number)
+
+    def _count(self, more: int, number: int) -> None:
+        self._values += more
+        if self._values > MAX_VALUES:
+            raise InputError(f"more than {MAX_VALUES:,} values", line=number)
 
     def _define(self, operation: Operation, text: str, number: int) -> None:
         """Enter the results that ``text`` names."""
-        if ":" not in text and "," not in text:
+        if ":" not in text and "," not in text and " " not in text:
             operation.results.append(self._new_value(operation, 0, text, number))
             return
         names: list[str] = []
@@ -168,7 +191,7 @@ class Reader:
             if count > MAX_RESULTS:
                 raise InputError(f"an operation with more than {MAX_RESULTS:,} results", line=number)
             names.extend(f"{match[1]}#{index}" for index in range(count)) if match[2] else names.append(part)
-        self._values += len(names)
+        self._count(len(names), number)
         for index, name in enumerate(names):
             operation.results.append(self._new_value(operation, index, name, number))
 
@@ -188,8 +211,8 @@ class Reader:
         return value
 
     def _forward(self, name: str, operation: Operation) -> Value:
-        """A value used before its definition, which takes it over; ``%a`` also means ``%a#0``."""
-        value = self._scope.get(name + "#0") or self._pending.get(name)
+        """A value used before its definition, which takes it over; ``%a`` and ``%a#0`` are the same."""
+        value = self._scope.get(name + "#0") or self._scope.get(name.removesuffix("#0")) or self._pending.get(name)
         if value is None:
             value = self._pending[name] = Value(operation, 0, name)
         return value
@@ -205,7 +228,7 @@ class Reader:
         name, body = operation.name, operation.body
         arguments: list[str] = []
         if name in _FUNCTIONS:
-            start = _plain(body).find("(")
+            start = plain(body).find("(")
             self._enter(operation, number, body, isolated=True)
             self._arguments(body[start + 1 : balanced_end(body, start) - 1] if start >= 0 else "", number)
             return
@@ -217,6 +240,7 @@ class Reader:
             known = self._scope
             arguments = [used for used in names if used not in known]
             names = [used for used in names if used in known]
+        self._count(len(names), number)
         self._use(operation, names)
         self._enter(operation, number, body)
         self._name_arguments(arguments, number)
@@ -224,8 +248,12 @@ class Reader:
     def _enter(self, operation: Operation, number: int, header: str, *, isolated: bool = False) -> None:
         if len(self._stack) > MAX_DEPTH:
             raise InputError(f"regions nested deeper than {MAX_DEPTH:,}", line=number)
+        self._count(1, number)
         region = Region(operation, self._module, header)
-        operation.regions = [*operation.regions, region]
+        if isinstance(operation.regions, list):
+            operation.regions.append(region)
+        else:
+            operation.regions = [region]
         frame = _Frame(operation, region, number)
         if isolated:
             frame.names, frame.outer, frame.pending = None, self._scope, self._pending
@@ -234,6 +262,7 @@ class Reader:
 
     def _name_arguments(self, names: list[str], number: int) -> None:
         block = self._stack[-1].block
+        self._count(len(names), number)
         for name in names:
             block.arguments.append(self._new_value(block, len(block.arguments), name, number))
 
@@ -267,11 +296,13 @@ class Reader:
             self._label(line, number)
         elif line.startswith((": ", "-> ")) and frame.block.operations:
             operation = frame.block.operations[-1]
-            end, operation._loc = _cut_location(line) if line[-1] == ")" else (len(line), "")
+            if len(operation.body) > MAX_CONTINUED:
+                raise InputError(f"an operation of more than {MAX_CONTINUED:,} characters", line=number)
+            end, operation._loc = cut_location(line) if line[-1] == ")" else (len(line), "")
             operation.body += " " + line[:end]
         elif line[-1] == "{" and (match := _REGION_WORD(line)) and frame.block.operations:
             operation = frame.block.operations[-1]
-            partition = match[1].startswith("partition")
+            partition = match[1].startswith("partition") and operation.name == "ttg.warp_specialize"
             if partition:
                 operation = self._holder(operation, number)
             self._enter(operation, number, line[:-1], isolated=partition)
@@ -297,6 +328,7 @@ class Reader:
             raise InputError(f"{line[:60]!r} is no new label", line=number)
         block = frame.block
         if block.operations or block.arguments or block.label:
+            self._count(1, number)
             frame.block = block = Block(frame.region, number)
             frame.region.blocks.append(block)
         block.label = match[1]
@@ -321,7 +353,7 @@ class Reader:
         if line[-1] == "{":
             self._enter(operation, number, line[1:-1])
             return
-        end, loc = _cut_location(line) if line[-1] == ")" else (len(line), "")
+        end, loc = cut_location(line) if line[-1] == ")" else (len(line), "")
         operation._loc = loc or operation._loc
         tail = line[1:end].removeprefix(")")
         if operation.name == _HOLDER:
@@ -330,6 +362,8 @@ class Reader:
         operation.tail = tail
         if operation.name == "scf.if" and len(operation.regions) == 1:
             operation.regions = [*operation.regions, Region(operation, self._module)]
+        elif operation.name == "scf.index_switch" and frame.region.header.startswith("default"):
+            operation.regions = [operation.regions[-1], *operation.regions[:-1]]
 
     def _leave(self, frame: _Frame) -> None:
         """Forget what the region defined."""
@@ -341,58 +375,22 @@ class Reader:
                 del self._scope[name]
 
     def _successors(self, branch: Operation, body: str, frame: _Frame) -> Iterator[Successor]:
-        position = 0
-        operands = iter(branch.operands)
-        names = iter(USE.findall(body[: body.index("^")]))
-        for _ in names:
-            next(operands, None)
-        for match in _SUCCESSOR.finditer(body, position):
+        """Where ``branch`` goes; the operands after those before the first label are handed to the blocks in order."""
+        position = body.find("^")
+        index = len(USE.findall(body, 0, position))
+        while position >= 0 and (match := _SUCCESSOR.search(body, position)):
             block = frame.labels.get(match[1])
             if block is None:
                 raise InputError(f"no block is labelled ^{match[1][:40]}", line=branch.line)
-            count = len(USE.findall(match[2] or ""))
-            yield Successor(block, tuple(value for value, _ in zip(operands, range(count), strict=False)))
+            position, count = match.end(), 0
+            if body.startswith("(", position):
+                end = balanced_end(body, position)
+                count = len(USE.findall(body[position:end].partition(" : ")[0]))
+                position = end
+            yield Successor(block, tuple(branch.operands[index : index + count]))
+            index += count
 
     def _check_defined(self, pending: dict[str, Value]) -> None:
         for name, value in pending.items():
             line = value.uses[0][0].line
             raise InputError(f"value {name[:60]} is used and never defined", line=line)
-
-
-def _cut_location(line: str) -> tuple[int, str]:
-    """Where the text before a trailing ``loc(…)`` ends, and what stands inside; (length, "") without one."""
-    start = line.rfind(" loc(")
-    if start < 0:
-        return (0, line[4:-1]) if line.startswith("loc(") else (len(line), "")
-    loc = line[start + 5 : -1]
-    if loc[:1] != "#" or ")" in loc:
-        plain = _plain(line)
-        start = plain.rfind(" loc(")
-        if start < 0 or balanced_end(plain, start + 4) != len(line):
-            return len(line), ""
-        loc = line[start + 5 : -1]
-    return start, loc
-
-
-def _plain(line: str) -> str:
-    """The line with every string blanked out, at the same length."""
-    return STRING.sub(lambda match: "_" * len(match[0]), line) if '"' in line else line
-
-
-def _without_comment(line: str) -> str:
-    """The line up to a ``//`` outside strings."""
-    start = _plain(line).find("//")
-    return line if start < 0 else line[:start].rstrip()
-
-
-def _join(line: str, numbered: Iterator[tuple[int, str]]) -> str:
-    """An operation printed over several lines, in one."""
-    parts = [line]
-    open_lists = line.count("[") - line.count("]")
-    for _, more in numbered:
-        more = _without_comment(more.strip())
-        parts.append(more)
-        open_lists += more.count("[") - more.count("]")
-        if not more.endswith(_CONTINUES) and open_lists <= 0:
-            break
-    return " ".join(parts)

@@ -12,8 +12,8 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kcontract.ir.ttgir.text import top_groups, type_end
-from kcontract.ir.ttgir.types import UNKNOWN, Type, parse_type, parse_types
+from kcontract.ir.ttgir.text import type_end, without_groups
+from kcontract.ir.ttgir.types import MAX_CACHED, UNKNOWN, Type, parse_type, parse_types
 
 if TYPE_CHECKING:
     from kcontract.ir.ttgir.graph import Block, Operation
@@ -36,7 +36,8 @@ def result_types(operation: Operation) -> _Types:
     if name in ("scf.for", "scf.if"):
         arrow = body.rfind(" -> ")
         return parse_types(body[arrow + 4 : type_end(body, arrow + 4)]) if arrow >= 0 else ()
-    return _types(name, _section(body if tail is None or (" : " not in tail and " -> " not in tail) else tail), count)
+    section = (_section(tail) if tail else "") or _section(body)
+    return (_types if len(section) < MAX_CACHED else _types.__wrapped__)(name, section, count)
 
 
 def argument_types(block: Block) -> _Types:
@@ -62,8 +63,7 @@ def _section(text: str) -> str:
     section = text[colon + 3 :] if colon >= 0 else text
     if colon >= 0 and section.count("{") == section.count("}") and section.count('"') % 2 == 0:
         return section
-    for group in top_groups(text, "{"):
-        text = text.replace("{" + group + "}", "", 1)
+    text = without_groups(text, "{")
     colon = text.rfind(" : ")
     if colon >= 0:
         return text[colon + 3 :]

@@ -74,6 +74,8 @@ class Type:
 
 
 UNKNOWN = Type("", "unknown")
+MAX_CACHED = 2_000
+"""Characters; longer texts are read each time, so that the caches stay small."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -87,10 +89,13 @@ def element_bits(element: str) -> int | None:
     return int(match[1][:9]) if match[1] else 64
 
 
-@functools.lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type:
     """Read one type. Never fails: what is not understood has kind ``other``."""
-    text = text.strip()
+    return (_read if len(text) < MAX_CACHED else _read.__wrapped__)(text.strip())
+
+
+@functools.lru_cache(maxsize=4096)
+def _read(text: str) -> Type:
     if not text:
         return UNKNOWN
     if match := _SHAPED.match(text):
@@ -129,10 +134,9 @@ def _shaped(text: str, kind: str, inner: str) -> Type:
 
 
 def _extents(text: str) -> tuple[int, ...]:
-    return tuple(int(part[:18]) if part.isdigit() else -1 for part in text.split("x")[:-1])
+    return tuple(int(part[:18]) if part.isdecimal() else -1 for part in text.split("x")[:-1])
 
 
-@functools.lru_cache(maxsize=4096)
 def parse_types(text: str, prefix: str = "") -> tuple[Type, ...]:
     """Types of a list ``A, B`` or ``(A, B)``; ``prefix`` is put before those printed without it (``<f16>``)."""
     text = text.strip()

@@ -4,7 +4,8 @@ Compared: names in walk order, operand identities, result types, number of regio
 the places of results, and integer, boolean, string and symbol attributes where the bindings give them.
 
 Known differences of printing, left out: Triton 3.9 keeps the captures of ``ttg.warp_specialize`` on the operation that
-holds its partitions and prints them as 3.6 does; the reader keeps them where they are printed.
+holds its partitions and prints them as 3.6 does; the reader keeps them where they are printed. Text without places is
+given its own lines by Triton's parser; the reader gives none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from triton._C.libtriton import ir, nvidia
 from kcontract.ir.ttgir import Module, Operation, parse
 
 CAPTURES = ("ttg.warp_specialize", "ttg.warp_specialize.partitions")
-_INTEGER = re.compile(r"(-?\d+) : i(?:8|16|32|64)$|(true|false)$")
+_INTEGER = re.compile(r"-?\d+(?: : i(?:8|16|32|64))?$|(true|false)$")
 
 
 def post_order(top: Operation) -> list[Operation]:
@@ -40,20 +41,22 @@ def _children(operation: Operation) -> list[Operation]:
 
 def differences(path) -> tuple[int, list[str]]:
     """Operations compared, and every difference as a sentence."""
-    module = parse(path.read_text())
+    text = path.read_text()
+    module = parse(text)
     context = ir.context()
     ir.load_dialects(context)
     nvidia.load_dialects(context)
     theirs = ir.parse_mlir_module(str(path), context)
-    comparison = _Comparison(module)
+    comparison = _Comparison(module, places="loc(" in text)
     theirs.walk(comparison.visit)
     comparison.finish()
     return comparison.position, [f"{path.name}: {difference}" for difference in comparison.found]
 
 
 class _Comparison:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, places: bool) -> None:
         self.module = module
+        self.places = places
         self.mine = post_order(module.operation)
         self.position = 0
         self.found: list[str] = []
@@ -75,8 +78,9 @@ class _Comparison:
         self._differ(mine, "result types", types, [str(value.get_type()) for value in results])
         for value, result in zip(mine.results, results, strict=False):
             self.values[result.id()] = value
-            place = self.module.aliases.location(str(result.get_loc())[4:-1], mine.line)
-            self._differ(mine, "place", value.location, place)
+            if self.places:
+                place = self.module.aliases.location(str(result.get_loc())[4:-1], mine.line)
+                self._differ(mine, "place", value.location, place)
         self.uses.append((mine, [theirs.get_operand(i).id() for i in range(theirs.get_num_operands())]))
         self._attributes(mine, theirs)
         block = theirs.get_block()
@@ -100,7 +104,7 @@ class _Comparison:
     def _attributes(self, mine: Operation, theirs) -> None:
         for name, text in mine.attributes.items():
             if match := _INTEGER.match(text):
-                kind = "get_bool_attr" if match[2] else "get_int_attr"
+                kind = "get_bool_attr" if match[1] else "get_int_attr"
                 if hasattr(theirs, kind) and mine.name != "arith.constant":
                     self._differ(mine, name, mine.integer(name), getattr(theirs, kind)(name))
             elif text.startswith(('"', "@")):

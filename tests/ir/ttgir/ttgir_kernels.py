@@ -21,7 +21,9 @@ def elementwise(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     y = tl.exp2(x) * tl.rsqrt(tl.abs(x) + 1.0) + tl.where(x > 0, x, 0.0) - tl.sigmoid(x) + tl.sqrt_rn(tl.abs(x))
     y = tl.maximum(y, x, propagate_nan=tl.PropagateNan.ALL) + tl.clamp(x, -1.0, 1.0) + tl.div_rn(x, y) + tl.erf(x)
     y += tl.fma(x, y, y) + tl.floor(x) + tl.cos(x)
-    tl.store(y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask, cache_modifier=".cg", eviction_policy="evict_first")
+    tl.store(
+        y_ptr + offsets, y.to(y_ptr.dtype.element_ty), mask=mask, cache_modifier=".cg", eviction_policy="evict_first"
+    )
 
 
 @triton.jit
@@ -91,14 +93,27 @@ def sorting(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def matmul(a_ptr, b_ptr, c_ptr, m, n, k, stride, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, MODE: tl.constexpr, out: tl.constexpr):
+def matmul(
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    m,
+    n,
+    k,
+    stride,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    MODE: tl.constexpr,
+    out: tl.constexpr,
+):
     rows = tl.program_id(0) * M + tl.arange(0, M)
     columns = tl.program_id(1) * N + tl.arange(0, N)
     inner = tl.arange(0, K)
     a_ptrs = a_ptr + rows[:, None] * stride + inner[None, :]
     b_ptrs = b_ptr + inner[:, None] * stride + columns[None, :]
     acc = tl.zeros((M, N), dtype=out)
-    for step in range(0, tl.cdiv(k, K)):
+    for step in range(tl.cdiv(k, K)):
         a = tl.load(a_ptrs, mask=inner[None, :] < k - step * K, other=0.0)
         b = tl.load(b_ptrs, mask=inner[:, None] < k - step * K, other=0.0)
         acc = tl.dot(a, b, acc, input_precision=MODE, out_dtype=out)
@@ -145,7 +160,7 @@ def scaled_matmul(a_ptr, as_ptr, b_ptr, bs_ptr, c_ptr, k, M: tl.constexpr, K: tl
     packed: tl.constexpr = 2 if FORMAT == "e2m1" else 1
     rows, inner, groups = tl.arange(0, M), tl.arange(0, K // packed), tl.arange(0, K // 32)
     acc = tl.zeros((M, M), tl.float32)
-    for step in range(0, k):
+    for step in range(k):
         a = tl.load(a_ptr + rows[:, None] * k + inner[None, :] + step * K)
         b = tl.load(b_ptr + rows[None, :] * k + inner[:, None] + step * K)
         a_scale = tl.load(as_ptr + rows[:, None] * k + groups[None, :] + step)
@@ -357,7 +372,9 @@ def dependent_launch(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.extra.cuda.gdc_wait()
     x = tl.load(x_ptr + tl.arange(0, BLOCK), volatile=True)
     tl.extra.cuda.gdc_launch_dependents()
-    tl.store(y_ptr + tl.arange(0, BLOCK), x + tl.extra.cuda.globaltimer().to(x.dtype) + tl.extra.cuda.smid().to(x.dtype))
+    tl.store(
+        y_ptr + tl.arange(0, BLOCK), x + tl.extra.cuda.globaltimer().to(x.dtype) + tl.extra.cuda.smid().to(x.dtype)
+    )
 
 
 def _plain(kernel, types, block=256, targets=ALL, warps=(1, 4), **options):
@@ -369,14 +386,21 @@ def _plain(kernel, types, block=256, targets=ALL, warps=(1, 4), **options):
     return [(kernel, signature, constants, types, targets, {"num_warps": w, **options}) for w in warps]
 
 
-_MATMUL = dict(a_ptr="*$", b_ptr="*$", c_ptr="*fp32", m="i32", n="i32", k="i32", stride="i32")
-_ATTENTION = dict(q_ptr="*$", k_ptr="*$", v_ptr="*$", o_ptr="*$", n="i32", scale="fp32")
-_SCALED = dict(a_ptr="*$", as_ptr="*u8", b_ptr="*$", bs_ptr="*u8", c_ptr="*fp32", k="i32")
-_DESCRIPTORS = dict.fromkeys(("a_desc", "b_desc"), "tensordesc<fp16[128, 64]>") | {"c_desc": "tensordesc<fp16[128, 128]>"}
+_MATMUL = {"a_ptr": "*$", "b_ptr": "*$", "c_ptr": "*fp32", "m": "i32", "n": "i32", "k": "i32", "stride": "i32"}
+_ATTENTION = {"q_ptr": "*$", "k_ptr": "*$", "v_ptr": "*$", "o_ptr": "*$", "n": "i32", "scale": "fp32"}
+_SCALED = {"a_ptr": "*$", "as_ptr": "*u8", "b_ptr": "*$", "bs_ptr": "*u8", "c_ptr": "*fp32", "k": "i32"}
+_DESCRIPTORS = dict.fromkeys(("a_desc", "b_desc"), "tensordesc<fp16[128, 64]>") | {
+    "c_desc": "tensordesc<fp16[128, 128]>"
+}
 
 
 def _matmuls():
-    for tile, warps, stages in (((64, 64, 32), 4, 2), ((128, 128, 64), 8, 3), ((16, 32, 64), 2, 4), ((128, 64, 64), 4, 1)):
+    for tile, warps, stages in (
+        ((64, 64, 32), 4, 2),
+        ((128, 128, 64), 8, 3),
+        ((16, 32, 64), 2, 4),
+        ((128, 64, 64), 4, 1),
+    ):
         constants = dict(zip("MNK", tile, strict=True))
         options = {"num_warps": warps, "num_stages": stages}
         ieee, tf32 = constants | {"MODE": "ieee", "out": tl.float32}, constants | {"MODE": "tf32", "out": tl.float32}
@@ -384,10 +408,17 @@ def _matmuls():
         yield matmul, _MATMUL, ieee | {"out": tl.int32}, ("i8",), ALL[1:], options
         yield matmul, _MATMUL, tf32, ("fp32",), ALL[1:], options
         yield matmul, _MATMUL, ieee, ("fp8e5", "fp8e4nv"), ALL[3:], options
-    yield matmul, _MATMUL, dict(M=64, N=64, K=32, MODE="tf32x3", out=tl.float32), ("fp32",), ALL[1:], {}
-    yield matmul, _MATMUL, dict(M=16, N=16, K=16, MODE="ieee", out=tl.float64), ("fp64",), (80, 90, 100), {}
+    yield matmul, _MATMUL, {"M": 64, "N": 64, "K": 32, "MODE": "tf32x3", "out": tl.float32}, ("fp32",), ALL[1:], {}
+    yield matmul, _MATMUL, {"M": 16, "N": 16, "K": 16, "MODE": "ieee", "out": tl.float64}, ("fp64",), (80, 90, 100), {}
     clusters = {"num_warps": 8, "num_ctas": 2}
-    yield matmul, _MATMUL, dict(M=256, N=128, K=64, MODE="tf32", out=tl.float32), ("fp16",), (90, 100), clusters
+    yield (
+        matmul,
+        _MATMUL,
+        {"M": 256, "N": 128, "K": 64, "MODE": "tf32", "out": tl.float32},
+        ("fp16",),
+        (90, 100),
+        clusters,
+    )
 
 
 CASES = [
@@ -416,7 +447,14 @@ CASES = [
     (indexing, {"x_ptr": "*$", "i_ptr": "*i32", "y_ptr": "*$"}, {"M": 32, "N": 16}, ("fp16", "fp32"), ALL, {}),
     (conversions, {"x_ptr": "*$", "y_ptr": "*fp32", "p_ptr": "*i64"}, {"BLOCK": 128}, ("fp32", "bf16"), ALL, {}),
     *_matmuls(),
-    (half_matmul, dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | {"k": "i32"}, {"M": 64, "K": 64}, ("",), ALL, {}),
+    (
+        half_matmul,
+        dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16") | {"k": "i32"},
+        {"M": 64, "K": 64},
+        ("",),
+        ALL,
+        {},
+    ),
     (attention, _ATTENTION, {"M": 64, "N": 64, "D": 64}, ("fp16", "bf16"), ALL, {"num_stages": 3}),
     (attention, _ATTENTION, {"M": 128, "N": 64, "D": 128}, ("fp16",), ALL, {"num_warps": 8}),
     (scaled_matmul, _SCALED, {"M": 128, "K": 128, "FORMAT": "e4m3"}, ("fp8e4nv",), ALL[3:], {}),

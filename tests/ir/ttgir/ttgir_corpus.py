@@ -1,7 +1,7 @@
-"""Writes the IR of many kernels to a folder: ``python corpus.py FOLDER [--every N]``; stops before ptxas.
+"""Writes the IR of many kernels to a folder: ``python ttgir_corpus.py FOLDER [--every N]``; stops before ptxas.
 
-Each kernel of ``kernels`` and ``gluon_kernels`` for each element type and target gives a ``.source``, ``.ttir`` and
-``.ttgir``. One that Triton refuses (a type a target lacks) is counted; the last line printed is a JSON object.
+Each kernel of ``ttgir_kernels`` and ``ttgir_gluon_kernels``, for each element type and target, gives a ``.source``,
+``.ttir`` and ``.ttgir``. What Triton refuses (a type a target lacks) is counted; the last line printed is JSON.
 """
 
 import itertools
@@ -11,6 +11,8 @@ import sys
 from collections import Counter
 
 import triton
+import ttgir_gluon_kernels
+import ttgir_kernels
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -43,18 +45,15 @@ def modules(kernel, signature, constants, capability, options, source=ASTSource)
 
 def cases():
     """(name, arguments of ``modules``) of every kernel, element type and target."""
-    import kernels
-    import gluon_kernels
-
-    for number, (kernel, signature, constants, types, targets, options) in enumerate(kernels.CASES):
+    for number, (kernel, signature, constants, types, targets, options) in enumerate(ttgir_kernels.CASES):
         for element, capability in itertools.product(types, targets):
             filled = {name: kind.replace("$", element) for name, kind in signature.items()}
             name = f"{number:03}-{kernel.__name__}-{element or 'fixed'}-sm{capability}"
             yield name, (kernel, filled, constants, capability, options)
-    for number, (kernel, signature, constants, targets, options) in enumerate(gluon_kernels.CASES):
+    for number, (kernel, signature, constants, targets, options) in enumerate(ttgir_gluon_kernels.CASES):
         for capability in targets:
             name = f"{number:03}-gluon-{kernel.__name__}-sm{capability}"
-            yield name, (kernel, signature, constants, capability, options, gluon_kernels.SOURCE)
+            yield name, (kernel, signature, constants, capability, options, ttgir_gluon_kernels.SOURCE)
 
 
 def main(folder, every):
