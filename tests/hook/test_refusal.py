@@ -48,9 +48,11 @@ def test_a_violation_stops_and_its_message_reads_to_the_end(confidence: Confiden
 
 
 def test_a_misfit_is_tritons_out_of_resources_and_survives_a_process_border() -> None:
-    refusal = pickle.loads(pickle.dumps(refusal_of(report(finding("RES-02")))))
+    evidence = {"resource": "shared memory", "found": 262144, "limit": 232448}
+    refusal = pickle.loads(pickle.dumps(refusal_of(report(finding("RES-02", evidence=evidence)))))
     assert isinstance(refusal, triton.OutOfResources)
     assert isinstance(refusal, KContractViolation)
+    assert (refusal.required, refusal.limit, refusal.name) == (262144, 232448, "shared memory")
     assert str(refusal).startswith("matmul for sm_100 breaks its promise\n")
 
 

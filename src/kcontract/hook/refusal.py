@@ -33,7 +33,8 @@ def refusal_of(report: Report) -> Exception | None:
     if all(f.gate == "RES-02" for f in findings):
         from kcontract.hook.resources import DoesNotFit
 
-        return DoesNotFit(message)
+        evidence = findings[0].evidence
+        return DoesNotFit(message, *(evidence.get(name) for name in ("found", "limit", "resource")))
     return KContractViolation(message)
 
 

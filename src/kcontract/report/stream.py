@@ -3,7 +3,7 @@
 ``.jsonl``: one write of whole lines under an exclusive lock; what a killed writer left of a line is cut off first,
 and a write that fails (a full disk) is taken back. No fsync: a line survives the death of its process, not of the
 machine. ``.sarif``: read, merge, write to a second file and rename it over the first, under the same lock; findings
-that stand there already stay.
+that stand there already stay. That takes longer the longer the file is: for thousands of findings use ``.jsonl``.
 
 Locks are ``flock`` locks on the file itself, so nothing else is left lying about. A file system without them is
 refused in a sentence, like any other failure.
@@ -133,7 +133,7 @@ def _merge_sarif(path: Path, new: Document) -> None:
             new = _merged(_read_sarif(file, size, path), new)
         partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
         try:
-            partial.write_text(json.dumps(new, ensure_ascii=False, indent=1) + "\n", "utf-8", "backslashreplace")
+            partial.write_text(json.dumps(new, ensure_ascii=False) + "\n", "utf-8", "backslashreplace")
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -158,20 +158,16 @@ def _merged(old: Document, new: Document) -> Document:
     for rule in added["tool"]["driver"].get("rules", ()):
         if places.setdefault(rule["id"], len(rules)) == len(rules):
             rules.append(rule)
-    present = {_identity(result) for result in run["results"]}
     for result in added["results"]:
-        if _identity(result) not in present:
-            run["results"].append({**result, "ruleIndex": places[result["ruleId"]]})
+        result["ruleIndex"] = places[result["ruleId"]]
+        if not any(other["message"] == result["message"] and other == result for other in run["results"]):
+            run["results"].append(result)
     known = _notifications(run)
     if fresh := [notification for notification in _notifications(added) if notification not in known]:
         invocation = run.setdefault("invocations", [{}])[0]
         invocation["executionSuccessful"] = False
         invocation["toolExecutionNotifications"] = known + fresh
     return old
-
-
-def _identity(result: Mapping[str, Any]) -> str:
-    return json.dumps({**result, "ruleIndex": 0}, sort_keys=True)
 
 
 def _notifications(run: Mapping[str, Any]) -> list[Any]:
