@@ -369,11 +369,13 @@ def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> l
         if role == "x":
             t = gen.draw(kind, (rows, n), dtype, own)
         elif role == "y":
-            t = gen.draw("normal", (8 if "attention" in what.name else rows, n), dtype, own)
+            t = gen.draw("steep" if kind == "steep" else "normal", (8 if "attention" in what.name else rows, n), dtype, own)
         elif role == "c":
             t = gen.draw("normal", (n, 8), dtype, own, axis=0)
         elif role == "t":
             t = torch.randint(0, n, (rows,), generator=torch.Generator().manual_seed(own))
+            if kind == "steep":
+                t[::2] = found[0].argmax(-1)[::2]
         else:
             t = (gen.draw("normal", (n,), torch.float64, own) / 4 + (1.0 if role == "w" else 0.0)).to(dtype)
         if role != "t" and what.grads:

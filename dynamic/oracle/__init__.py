@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kcontract.dynamic.oracle.compare import Comparison, Policy, SubnormalAnswer, compare, compare_all, judge_subnormals
-from kcontract.dynamic.oracle.model import Accumulation, Order, choose
+from kcontract.dynamic.oracle.model import Accumulation, Order, choose, form_of
 from kcontract.dynamic.oracle.run import Bounded, Expected, outputs_of, run
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "choose",
     "compare",
     "compare_all",
+    "form_of",
     "judge_subnormals",
     "outputs_of",
     "run",

@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-from kcontract.dynamic.oracle.dtypes import FORMATS, Tensor
+from kcontract.dynamic.oracle.dtypes import FORMATS, Format, Tensor
 from kcontract.dynamic.oracle.fallback import decomposition, pointwise_by_sampling, stochastic
 from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.registry import Rule, rules
@@ -63,11 +63,11 @@ def _describe(func: Any) -> _Operation:
     schema = func._schema
     base = schema.name.split("::")[1]
     returns = [r.alias_info for r in schema.returns]
-    is_view = any(a is not None and not a.is_write for a in returns)
+    is_view = any(a is not None and not a.is_write for a in returns) or torch.Tag.inplace_view in func.tags
     written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     out_names = tuple(a.name for a in written if a.kwarg_only)
     functional = func
-    if written:
+    if written and not is_view:
         packet = getattr(torch.ops.aten, base[:-1] if base.endswith("_") else base, None)
         overload = schema.overload_name or "default"
         if out_names:
@@ -155,7 +155,7 @@ class BoundMode(TorchDispatchMode):
             return func(*args, **kwargs)
         self.calls[what.base] += 1
         targets = [kwargs.pop(name) for name in what.out_names]
-        step = self._double(kwargs)
+        cast = self._double(kwargs)
         args, kwargs = tree_map(_as_double, args), tree_map(_as_double, kwargs)
         if what.functional is not func and not targets:
             targets = [args[0]]
@@ -167,7 +167,7 @@ class BoundMode(TorchDispatchMode):
                 if not err.exact or any(not self.err(a).exact for a in args):
                     self.branches.add(what.base)
                 continue
-            err = self._finish(what.base, value, err, step)
+            err = self._finish(what.base, value, err, cast)
             if targets:
                 targets[at].copy_(value)
                 self.tables.put(targets[at], _spread(err, targets[at]))
@@ -177,14 +177,14 @@ class BoundMode(TorchDispatchMode):
             return targets[0] if len(targets) == 1 else tuple(targets)
         return y
 
-    def _double(self, kwargs: dict[str, Any]) -> float:
-        """Turn a floating ``dtype`` argument into float64; returns the roundoff of the cast it stood for."""
+    def _double(self, kwargs: dict[str, Any]) -> Format | None:
+        """Turn a floating ``dtype`` argument into float64; returns the narrower format of the cast it stood for."""
         dtype = kwargs.get("dtype")
         if dtype is None or not dtype.is_floating_point or dtype is torch.float64:
-            return 0.0
+            return None
         kwargs["dtype"] = torch.float64
-        u = FORMATS[dtype].u if dtype in FORMATS else 0.0
-        return u if u > self.u else 0.0
+        kind = FORMATS.get(dtype)
+        return kind if kind is not None and kind.u > self.u else None
 
     def _errors(self, what: _Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
         self.current, self.function = what.base, what.functional
@@ -208,7 +208,7 @@ class BoundMode(TorchDispatchMode):
                 errs = stochastic(self, y, what.functional, args, kwargs)
         return errs if type(errs) is tuple else (errs,)
 
-    def _finish(self, base: str, y: Tensor, err: Err, step: float) -> Err:
+    def _finish(self, base: str, y: Tensor, err: Err, cast: Format | None) -> Err:
         """Handle non-finite and overflowing values, and add what storing the result in a narrow type costs."""
         if not y.is_floating_point() or y.numel() == 0:
             return err
@@ -222,14 +222,17 @@ class BoundMode(TorchDispatchMode):
             c = None if err.c is None else torch.where(bad, 0.0, err.c)
             i = None if err.i is None else torch.where(bad, 0.0, err.i)
             err = Err(c, i, either(err.und, over))
-        step = max(step, self.model.u_step if base not in CONSTANTS else 0.0)
-        if step:
-            stored = y.abs().mul_(step if self.lam == 1.0 else step / 2)
-            if not largest <= self.model.largest:
-                stored.nan_to_num_(0.0, 0.0)
-            self.record("store", "i += u|y|/2", 1, step)
-            return Err(err.c, plus(err.i, stored), err.und) if self.lam != 1.0 else Err(plus(err.c, stored), err.i, err.und)
-        return err
+        u, eta = (self.model.u_step, self.model.eta_step) if base not in CONSTANTS else (0.0, 0.0)
+        if cast is not None:
+            u, eta = max(u, cast.u), max(eta, cast.eta)
+        if not u:
+            return err
+        share = 1.0 if self.lam == 1.0 else 0.5
+        stored = y.abs().mul_(u * share).add_(eta * share)
+        if not largest <= self.model.largest:
+            stored.nan_to_num_(0.0, 0.0)
+        self.record("store", "i += u|y|/2 + eta/2", 1, u)
+        return Err(plus(err.c, stored), err.i, err.und) if self.lam == 1.0 else Err(err.c, plus(err.i, stored), err.und)
 
 
 def _as_double(value: Any) -> Any:

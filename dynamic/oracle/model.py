@@ -35,7 +35,7 @@ class Accumulation:
     absolute error an operation may add by underflow (2^-126: subnormals may be flushed, 2^-150: they are kept).
     ``u_factor`` is the unit roundoff the factors of a product are first cut to (tf32). ``block`` terms at a time are
     summed in ``u_block``; or the sum is split in ``parts`` whose results are rounded to and added in ``u_part``.
-    ``u_step`` is the roundoff of an intermediate stored between two operations (unfused half-precision kernels).
+    ``u_step`` and ``eta_step`` are the roundoff and half the smallest step of an intermediate stored between two operations (unfused half-precision kernels).
     ``twice`` doubles the bound where the float64 reference is no better than the candidate.
     ``provenance`` says who chose the model: ``default``, ``contract`` or ``ir``.
     """
@@ -51,6 +51,7 @@ class Accumulation:
     parts: int = 0
     u_part: float = 0.0
     u_step: float = 0.0
+    eta_step: float = 0.0
     twice: bool = False
     provenance: str = "default"
 
@@ -92,7 +93,7 @@ class Accumulation:
     def stepwise(self, kind: Format) -> Accumulation:
         """Each operation's result is stored in ``kind`` before the next one reads it (unfused eager kernels)."""
         largest = min(self.largest, kind.largest)
-        return replace(self, name=f"{self.name}, steps in {kind.name}", u_step=kind.u, largest=largest)
+        return replace(self, name=f"{self.name}, steps in {kind.name}", u_step=kind.u, eta_step=kind.eta, largest=largest)
 
     def keeping_subnormals(self) -> Accumulation:
         """The same model for a kernel that flushes nothing."""

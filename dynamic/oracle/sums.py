@@ -79,8 +79,12 @@ def fresh_sum(
     squares: Callable[[], Tensor],
     sizes: Callable[[], Tensor],
     sample: Callable[[], NDArray[np.float64]],
+    exact: Callable[[Tensor], bool] | None = None,
 ) -> Err:
-    """The error of adding up ``n`` terms a result ``s``; Q, A and a sample of terms are computed when needed."""
+    """The error of adding up ``n`` terms a result ``s``; Q, A and a sample of terms are computed when needed.
+
+    ``exact`` tells, from Σ|x|, whether no partial sum can round (see ``on_lattice``).
+    """
     model = ctx.model
     if n <= 1:
         return Err()
@@ -104,9 +108,23 @@ def fresh_sum(
     ctx.record(op, "u·sqrt(S²(N/3 + 1) + Q(N/6 + 1))", n)
     largest = float(torch.maximum(s * s, q).nan_to_num(0.0, 0.0).max().sqrt()) if s.numel() else 0.0
     if structured(sample(), n, model.u, largest):
+        whole = sizes()
+        if exact is not None and exact(whole):
+            ctx.record(op, "exact on a lattice", n)
+            return Err()
         ctx.record(op, "gamma_N·Σ|x|", n)
-        return Err(sizes() * (model.factor(n) / ctx.lam), None, None)
+        return Err(whole * (model.factor(n) / ctx.lam), None, None)
     return Err(None, i, None)
+
+
+def on_lattice(x: Tensor, whole: Tensor, u: float) -> bool:
+    """True where every term is a multiple of one power of two g and Σ|x| <= g/u: then any partial sum, in any order, is a
+    multiple of g of at most 1/u steps, hence exact."""
+    top = float(whole.max()) if whole.numel() else 0.0
+    if not 0.0 < top < float("inf"):
+        return top == 0.0
+    steps = x * 2.0 ** -np.ceil(np.log2(top * u))
+    return bool((steps == steps.round()).all())
 
 
 def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple[int, ...], keepdim: bool) -> Err:
@@ -130,6 +148,7 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         lambda: norm(x, 2, dims, keepdim=keepdim).square_(),
         lambda: norm(x, 1, dims, keepdim=keepdim),
         lambda: sample_rows(x, dims),
+        (lambda whole: on_lattice(x, whole, ctx.u)) if e.exact and not (ctx.model.block or ctx.model.parts) else None,
     )
     c, i = new.c, new.i
     if e.c is not None:

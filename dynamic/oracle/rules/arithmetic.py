@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from kcontract.dynamic.oracle.dtypes import FORMATS, Tensor
+from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
-from kcontract.dynamic.oracle.tables import EXACT, Err, either
+from kcontract.dynamic.oracle.tables import EXACT, Err, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -91,6 +91,8 @@ def mul(ctx: BoundMode, y: Tensor, a: Any, b: Any, **kwargs: Any) -> Err:
 
 
 def _times(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
+    if not a.is_floating_point() or not b.is_floating_point():
+        return _masked(ctx, y, a, b)
     ea, eb = ctx.err(a), ctx.err(b)
     parts: list[tuple[Any, ...]] = []
     size_b: Tensor | None = None
@@ -104,6 +106,22 @@ def _times(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
     return linear(ctx, y, parts, ctx.fresh(y, 1.0))
 
 
+def _masked(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
+    """A product with a mask or whole number: where that may differ, y may be anything between 0 and the other factor
+    for a bool; for an integer it is undetermined."""
+    number, value = (a, b) if not a.is_floating_point() else (b, a)
+    doubt = ctx.err(number).und
+    out = linear(ctx, y, [(ctx.err(value), number.abs().to(y.dtype) if number.dtype is not torch.bool else number.to(y.dtype), value)],
+                 None if number.dtype is torch.bool else ctx.fresh(y, 1.0))  # fmt: skip
+    if doubt is None:
+        return out
+    if number.dtype is not torch.bool:
+        return Err(out.c, out.i, either(out.und, doubt.expand(y.shape)))
+    whole = ctx.err(value).total()
+    size = value.abs() if whole is None else torch.add(value.abs(), whole, alpha=ctx.lam)
+    return Err(plus(out.c, (size * doubt).div_(ctx.lam)), out.i, out.und)
+
+
 @rule("div")
 def div(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, rounding_mode: str | None = None) -> Err:
     """y = a/b: (e_a + |y|·e_b)/(|b| − λe_b) + 2u|y| + eta (div.full.f32 errs by 2 ulp, PTX ISA); undetermined where
@@ -114,6 +132,8 @@ def div(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, rounding_mode: str | None 
         return step_function(ctx, y, lambda q: q.floor() if rounding_mode == "floor" else q.trunc(), exact, e)
     if not isinstance(b, torch.Tensor) or (b.dim() == 0 and ctx.err(b).exact):
         return linear(ctx, y, [(ctx.err(a), 1.0 / abs(float(b)) if float(b) else 0.0)], ctx.fresh(y, 2.0))
+    if not b.is_floating_point():
+        b = b.to(y.dtype)
     eb = ctx.err(b)
     e = eb.total()
     den, pole = b.abs(), None
@@ -150,9 +170,8 @@ def _steps(name: str) -> None:
     rule(name)(apply)
 
 
-for _name in ("floor", "ceil", "round", "trunc", "sign", "sgn", "signbit", "heaviside"):
-    if _name != "heaviside":
-        _steps(_name)
+for _name in ("floor", "ceil", "round", "trunc", "sign", "sgn", "signbit"):
+    _steps(_name)
 
 
 @rule("reciprocal")
@@ -251,8 +270,3 @@ def refuse_complex(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
     from kcontract.errors import InputError
 
     raise InputError("the reference uses complex numbers, for which no error bound is known; rewrite it with reals")
-
-
-def formats() -> tuple[str, ...]:
-    """Names of the formats casts are known for."""
-    return tuple(f.name for f in FORMATS.values())

@@ -101,8 +101,8 @@ def _chosen(ctx: BoundMode, y: Tensor, args: Any) -> Err:
 
 @rule(*SUMS)
 def summed(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
-    """Sums of few terms with non-negative weights: gamma_N·Σw|x| with N the most terms a result adds up (read off the
-    operation on ones), sqrt(max w·Σw·i²) and Σw·c carried."""
+    """Sums of few terms with non-negative weights: gamma_N·Σw|x| (+ N·u_step where steps are stored: such sums add in
+    place, in memory) with N the most terms a result adds up, read off the operation on ones; sqrt(max w·Σw·i²) and Σw·c carried."""
     if index_doubt(ctx, args):
         return _lost(y)  # type: ignore[no-any-return]
     if not y.is_floating_point():
@@ -127,14 +127,15 @@ def summed(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
         n = max(2, int(on(torch.ones_like).max()) + 1)
     ctx.record(ctx.current, "gamma_N·Σw|x|", n)
     fresh = on(torch.abs)
-    exchange = ctx.lam != 1.0 and n > 16
+    stored = 0.0 if average else n * ctx.model.u_step
+    exchange = ctx.lam != 1.0 and n > 16 and not stored
     c = carry(ctx, func, args, kwargs, 0)
     i = None
     if exchange:
         # w <= 1 and weights of an average are equal: sqrt(S²(N/3 + 1)) <= A·sqrt(N/3 + 1) + A·sqrt(N/6 + 1)
         i = fresh * (ctx.u * ((n / 3 + 1) ** 0.5 + (n / 6 + 1) ** 0.5))
     else:
-        c = plus(c, fresh * (ctx.model.factor(n) / ctx.lam))
+        c = plus(c, fresh * ((ctx.model.factor(n) + stored) / ctx.lam))
     own = None
     squares = _squared_independent(ctx, func, args, kwargs)
     if squares is not None:

@@ -40,8 +40,9 @@ def variance_error(
     """Errors of the mean (keepdim) and of the variance Σ(x − mean)²/divisor, two-pass or Welford.
 
     e_m is a sum's error over N + 2u|m|. The squares are summed like any N positive terms; a shift of the mean by e
-    adds N/divisor·e² and no first-order term in the two-pass form; a running mean errs by e_m at each step, so
-    Welford's adds 2·e_m·sqrt(var); rounding of x − m adds 4u·sqrt(var)·|m|/sqrt(N) (random signs) + u²m².
+    adds N/divisor·e² and no first-order term in the two-pass form; a running mean errs by up to e_m at each step, and
+    the next term's deviation is independent of that error, so Welford's adds 4·e_m·sqrt(var/N) (worst case: any
+    order, 2·e_m·sqrt(var)); rounding of x − m adds 4u·sqrt(var)·|m|/sqrt(N) (random signs) + u²m².
     Chan, Golub, LeVeque, "Algorithms for computing the sample variance" (1983).
     """
     n = 1
@@ -57,7 +58,8 @@ def variance_error(
     deviation = var.clamp(min=0.0).sqrt()
     fresh = ctx.fresh(var, 4.0)
     fresh.addcmul_(deviation, mean_.abs(), value=4 * ctx.u / n**0.5).addcmul_(mean_, mean_, value=ctx.u**2)
-    extra = torch.addcmul(deviation * whole * 2, whole, whole, value=ctx.lam * n / max(divisor, 1))
+    drift = 2.0 if ctx.lam == 1.0 else min(2.0, 4 / n**0.5)
+    extra = torch.addcmul(deviation * whole * drift, whole, whole, value=ctx.lam * n / max(divisor, 1))
     parts: list[tuple[Any, ...]] = [(es, 1 / max(divisor, 1)), (Err(extra), 1)]
     if e.c is not None or e.i is not None:
         size = centred.abs()

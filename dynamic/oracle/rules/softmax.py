@@ -58,7 +58,7 @@ def softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs
 @rule("_log_softmax")
 def log_softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs: Any) -> Err:
     """y = x − m − ln D, or x − (m + ln D): e_x + e_D/D + u(|y| + (m − x) + 2·ln D + 2|m|): the second form rounds at the
-    size of the maximum."""
+    size of the maximum, and where steps are stored in half, m + ln D is one."""
     if x.dim() == 0:
         return Err(None, None, ctx.err(x).und)
     dims = axes(dim, x.dim())
@@ -66,7 +66,7 @@ def log_softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kw
     top = x.amax(dims, keepdim=True)
     depth = top.sub(x)
     ed, _ = sum_of_exps(ctx, e, y.exp(), depth, dims)
-    logs = (y + depth).abs_().amin(dims, keepdim=True).add_(1).add_(top.abs()).mul_(2 * ctx.u)
+    logs = (y + depth).abs_().amin(dims, keepdim=True).add_(1).add_(top.abs()).mul_(2 * ctx.u + ctx.model.u_step / 2)
     fresh = ctx.fresh(y, 1.0).add_(depth, alpha=ctx.u).add_(logs)
     if not bool(torch.isfinite(fresh.sum())):
         fresh = fresh.nan_to_num_(0.0, 0.0)

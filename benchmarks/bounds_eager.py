@@ -1,0 +1,148 @@
+"""Honest runs of whole modules by torch's own kernels, forward and backward, and what the oracle costs on them."""
+
+from __future__ import annotations
+
+import resource
+import time
+from typing import Any
+
+import bounds_modules as modules
+import torch
+
+from kcontract.dynamic import inputs as gen
+from kcontract.dynamic import oracle
+from kcontract.dynamic.oracle import form_of
+
+KINDS = ("normal", "uniform", "normal", "sparse", "normal", "wide", "normal", "large_mean")
+HALF = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
+
+
+def make(case: modules.Case, scale: int, dtype: Any, kind: str, seed: int, device: str = "cpu") -> tuple[Any, list[Any]]:
+    """The module, its parameters moved off their initial value, and inputs that require gradients, in ``dtype``."""
+    torch.manual_seed(seed)
+    module, shapes = case.build(scale)
+    with torch.no_grad():
+        for p in module.parameters():
+            p.add_(torch.randn_like(p) * 0.1)
+    tensors = [gen.draw(kind, s, dtype, seed * 31 + k).to(device).requires_grad_() for k, s in enumerate(shapes)]
+    return module.to(device, dtype), tensors
+
+
+def eager(module: Any, tensors: list[Any], upstream: tuple[Any, ...] | None, wanted: list[str] | None = None) -> tuple[list[Any], list[Any]]:
+    """Outputs and, for ``upstream`` gradients, the gradients of inputs and parameters in the oracle's order."""
+    outs = oracle.outputs_of(module(*tensors))
+    if not upstream:
+        return outs, []
+    leaves = [*tensors, *[p for p in module.parameters() if p.requires_grad]]
+    grads = torch.autograd.grad([o for o in outs if o.requires_grad], leaves, list(upstream), allow_unused=True)
+    return outs, [torch.zeros_like(leaf) if g is None else g for g, leaf in zip(grads, leaves, strict=True)]
+
+
+def widened(module: Any, tensors: list[Any]) -> tuple[Any, list[Any]]:
+    """The same values in float32: what a fused kernel with float32 intermediates computes before its one rounding."""
+    import copy
+
+    return copy.deepcopy(module).float(), [t.detach().float().requires_grad_() for t in tensors]
+
+
+def differentiable(case: modules.Case) -> bool:
+    """False for modules whose result is an index."""
+    return case.name != "argmax"
+
+
+def runs(tally: Any, seeds: range, held_out: bool, dtypes: dict[str, Any]) -> list[str]:
+    """Every module, dtype and seed: eager in its own dtype under the stepwise model, and float32 rounded once.
+
+    Returns the operations that were only estimated.
+    """
+    estimated: set[str] = set()
+    for case in modules.ALL:
+        if case.held_out is not held_out:
+            continue
+        for name, dtype in dtypes.items():
+            for seed in seeds:
+                kind = KINDS[seed % len(KINDS)]
+                module, tensors = make(case, 1, dtype, kind, seed)
+                label = f"{case.name} {name} {kind} seed {seed}"
+                wide_module, wide_tensors = widened(module, tensors)
+                ways = [("fused", oracle.Accumulation.fp32(), wide_module, wide_tensors)]
+                if dtype in HALF:
+                    half = form_of(HALF[dtype])
+                    model = oracle.Accumulation.fp32()
+                    if "transposed" in case.name:  # torch adds the k x k taps of a half transposed convolution in half
+                        model = model.split(9, half)
+                    ways.append(("eager", model.stepwise(half), module, tensors))
+                for way, model, candidate, values in ways:
+                    told = oracle.run(module, tensors, model=model, grads=differentiable(case), seed=seed)
+                    estimated.update(told.estimated)
+                    upstream = tuple(u.to(values[0].dtype) for u in told.upstream)
+                    try:
+                        outs, grads = eager(candidate, values, upstream)
+                    except RuntimeError as error:
+                        if "not implemented" not in str(error):
+                            raise
+                        continue
+                    plain_outs, plain_grads = eager(wide_module, wide_tensors, tuple(u.float() for u in told.upstream))
+                    for part, found, plain, expected in (
+                        ("forward", outs, plain_outs, list(told.outputs)),
+                        ("backward", grads, plain_grads, list(told.grads.values())),
+                    ):
+                        if not expected:
+                            continue
+                        found = [f.detach().to(e.dtype) for f, e in zip(found, expected, strict=True)]
+                        plain = [p.detach().to(e.dtype) for p, e in zip(plain, expected, strict=True)]
+                        results = [oracle.compare(f, e) for f, e in zip(found, expected, strict=True)]
+                        tally.add(f"{label} {way} {part}", f"{case.name}/{name}/{way}/{part}", results, expected, found, told.longest, plain)
+    return sorted(estimated)
+
+
+def _peak(work: Any) -> float:
+    """Peak extra resident bytes of ``work()`` (Linux: the high-water mark is reset first)."""
+    with open("/proc/self/clear_refs", "w") as f:
+        f.write("5")
+    before = _status("VmRSS")
+    work()
+    return max(_status("VmHWM") - before, 0) * 1024.0
+
+
+def _status(key: str) -> int:
+    with open("/proc/self/status") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith(key))
+
+
+def cost(scale: int, backward: bool) -> list[tuple[str, float, float, float]]:
+    """Time and memory of the oracle over the plain float64 run, a module at a time (name, ratio, seconds, memory)."""
+    found = []
+    for case in modules.ALL:
+        torch.manual_seed(0)
+        module, tensors = make(case, scale, torch.float32, "normal", 0)
+        double = [t.detach().double().requires_grad_() for t in tensors]
+        module64 = module.double()
+        grads = backward and differentiable(case)
+
+        def plain(module64: Any = module64, double: Any = double, grads: bool = grads) -> None:
+            with torch.set_grad_enabled(grads):
+                outs = oracle.outputs_of(module64(*double))
+                if grads:
+                    torch.autograd.grad(outs, [*double, *module64.parameters()], [torch.ones_like(o) for o in outs], allow_unused=True)
+
+        def bounded(module64: Any = module64, double: Any = double, grads: bool = grads) -> None:
+            oracle.run(module64, double, grads=grads, out_dtype=torch.float32)
+
+        times = []
+        for work in (plain, bounded):
+            work()
+            best = float("inf")
+            for _ in range(3):
+                start = time.perf_counter()
+                work()
+                best = min(best, time.perf_counter() - start)
+            times.append(best)
+        memory = _peak(bounded) / max(_peak(plain), 4096.0)
+        found.append((case.name, times[1] / times[0], times[1], memory))
+    return found
+
+
+def rss() -> int:
+    """Peak resident kilobytes of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

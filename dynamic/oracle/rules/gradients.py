@@ -1,0 +1,127 @@
+"""Gradients of activations: y = g·d(x), with the roundings of d where it is built by cancellation (absolute, times |g|)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.fallback import variation
+from kcontract.dynamic.oracle.registry import rule
+from kcontract.dynamic.oracle.rules.algebra import clean, linear
+from kcontract.dynamic.oracle.rules.selection import kinked
+from kcontract.dynamic.oracle.tables import Err, plus
+
+if TYPE_CHECKING:
+    from kcontract.dynamic.oracle.mode import BoundMode
+
+
+def gradient(
+    ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, slope: Tensor, curve: Callable[[Tensor], Tensor], absolute: Tensor
+) -> Err:
+    """|d|·e_g + |g|·curve(λe_x)·e_x + u(2|y| + |g|·absolute) + eta, ``slope`` = d(x) and curve >= |d'| over x ± λe."""
+    eg, ex = ctx.err(g), ctx.err(x)
+    size = g.abs()
+    total = ex.total()
+    bend = None if total is None else clean(curve(total * ctx.lam).mul_(size))
+    fresh = clean(torch.addcmul(ctx.fresh(y, 2.0), size, absolute, value=ctx.u))
+    gain = None if eg.c is None and eg.i is None else slope.abs()
+    return linear(ctx, y, [(eg, gain), (ex, bend)], fresh)
+
+
+@rule("gelu_backward")
+def gelu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, approximate: str = "none") -> Err:
+    """d = Φ + xφ: |d'| = φ|2 − x²| + λe; 1 + erf errs by 1.5u, φ by (3 + x²)u of itself; the tanh form's 1 − t² by 4u."""
+    density = torch.exp(x * x * -0.5).mul_(1 / math.sqrt(2 * math.pi))
+    d = torch.addcmul(torch.erf(x / math.sqrt(2)).add_(1).mul_(0.5), x, density)
+    absolute = clean((x * x).add_(5).mul_(density).mul_(x.abs())).add_(d.abs()).add_(1.5)
+    if approximate != "none":
+        near = x.abs().clamp(max=6.0)
+        absolute += near * (1 + 0.134 * near * near) * 2 + 2
+    return gradient(ctx, y, g, x, d, lambda r: r + density * (2 - x * x).abs_(), absolute)
+
+
+@rule("silu_backward")
+def silu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
+    """d = σ(1 + x(1 − σ)): |d'| = |σ(1 − σ)(2 + x(1 − 2σ))| + 0.35λe; σ is known to (3 + |x|)u of itself and 1 − σ to
+    an absolute u, so d to σ(8 + 4|x|)u."""
+    s = torch.sigmoid(x)
+    rest = 1 - s
+    absolute = clean(x.abs().mul_(4).add_(8).mul_(s))
+    d = s * (1 + x * rest)
+    return gradient(ctx, y, g, x, d, lambda r: r.mul_(0.35).add_((s * rest * (2 + x * (rest - s))).abs_()), absolute)
+
+
+@rule("sigmoid_backward")
+def sigmoid_backward(ctx: BoundMode, y: Tensor, g: Tensor, s: Tensor) -> Err:
+    """d = s(1 − s): |d'| = |1 − 2s| + λe, 1 − s rounds once."""
+    return gradient(ctx, y, g, s, s * (1 - s), lambda r: r.add_((1 - 2 * s).abs_()), s * 1.0)
+
+
+@rule("tanh_backward")
+def tanh_backward(ctx: BoundMode, y: Tensor, g: Tensor, t: Tensor) -> Err:
+    """d = 1 − t²: |d'| = 2|t| + λe, t² rounds once."""
+    square = t * t
+    return gradient(ctx, y, g, t, 1 - square, lambda r: r.add_(t.abs(), alpha=2.0), square)
+
+
+@rule("mish_backward")
+def mish_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
+    """d = t + x·σ(x)(1 − t²), t = tanh(softplus x): |d'| <= 1.2; t is known to 2u and 1 − t² to 4u."""
+    t, s = torch.tanh(torch.nn.functional.softplus(x)), torch.sigmoid(x)
+    d = t + x * s * (1 - t * t)
+    absolute = clean(x.abs() * s).clamp_(max=20.0).mul_(6).add_(d.abs(), alpha=4).add_(3)
+    return gradient(ctx, y, g, x, clean(d), lambda r: torch.full_like(r, 1.2), absolute)
+
+
+@rule("softplus_backward")
+def softplus_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, beta: float, threshold: float) -> Err:
+    """d = σ(βx), known to (5 + |βx|)u of itself, and to exp(−20) at the threshold: |d'| <= β/4."""
+    d = torch.sigmoid(x * beta)
+    absolute = clean(x.abs().mul_(abs(beta)).add_(5).mul_(d).clamp_(max=8.0)) + (x * beta > threshold - 1) * (3e-9 / ctx.u)
+    return gradient(ctx, y, g, x, d, lambda r: torch.full_like(r, abs(beta) / 4), absolute)
+
+
+@rule("log_sigmoid_backward")
+def log_sigmoid_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, buffer: Tensor) -> Err:
+    """d = σ(−x), built as 1 − z/(1 + z) for x < 0: known to 4u + (5 + |x|)u of itself; |d'| <= 1/4."""
+    d = torch.sigmoid(-x)
+    absolute = clean(x.abs().add_(5).mul_(d).clamp_(max=10.0)).add_(4)
+    return gradient(ctx, y, g, x, d, lambda r: torch.full_like(r, 0.25), absolute)
+
+
+@rule("elu_backward")
+def elu_backward(
+    ctx: BoundMode, y: Tensor, g: Tensor, alpha: float, scale: float, input_scale: float, is_result: bool, x: Tensor
+) -> Err:
+    """d = s, or sα·exp(x) (= result + sα) for x < 0: the variation of d, known to (4 + |x|)u of itself or 2sα·u."""
+    func = torch.ops.aten.elu_backward
+    one = torch.ones_like(g)
+    d = func(one, alpha, scale, input_scale, is_result, x)
+    part, _ = variation(ctx, d, lambda v: func(one, alpha, scale, input_scale, is_result, v), x)
+    size = g.abs()
+    part = Err(None if part.c is None else part.c * size, None if part.i is None else part.i * size, part.und)
+    absolute = clean(x.abs().clamp(max=100.0).add_(4).mul_(d.abs())).add_(2 * abs(alpha * scale))
+    eg = ctx.err(g)
+    fresh = torch.addcmul(ctx.fresh(y, 2.0), size, absolute, value=ctx.u)
+    return linear(ctx, y, [(eg, None if eg.exact else d.abs()), (part, 1)], fresh)
+
+
+@rule("hardswish_backward")
+def hardswish_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
+    """d = 0, x/3 + 1/2 or 1, with jumps of 1/2 at ±3."""
+    inside = (x > -3) & (x < 3)
+    d = torch.where(inside, x / 3 + 0.5, (x >= 3).to(x.dtype))
+    e = kinked(ctx, y, g, x, [-3.0, 3.0], lambda: d.abs(), 0.5)
+    smooth = gradient(ctx, y, torch.where(inside, g, 0.0), x, d, lambda r: torch.full_like(r, 1 / 3), torch.ones_like(g))
+    return Err(plus(e.c, smooth.c), plus(e.i, smooth.i), e.und)
+
+
+@rule("hardsigmoid_backward")
+def hardsigmoid_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
+    """d = 1/6 inside ±3, else 0; + 2u|y|."""
+    e = kinked(ctx, y, g, x, [-3.0, 3.0], lambda: ((x > -3) & (x < 3)).to(x.dtype) / 6, 1 / 6)
+    return Err(e.c, plus(e.i, ctx.fresh(y, 2.0)), e.und)
