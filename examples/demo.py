@@ -18,6 +18,7 @@ EXPECTED = {
     ],
     "half_sum.py": [("row_sum_fp16", "half-precision-accumulator", "tl.store(out_ptr + row, tl.sum(x, axis=0))")],
     "tensor_memory.py": [("two_products", "over-budget", "first = tl.dot(scaled, b, first)")],
+    "register_pool.py": [("greedy", "over-budget", "y = tl.inline_asm_elementwise(")],
 }
 
 

@@ -10,10 +10,15 @@ from kcontract.ir.resources import Resources
 from kcontract.ir.target import Target
 from kcontract.ir.ttgir import Module, Operation
 from kcontract.model import Confidence, Finding, Level, Place, Related, Settled
+from kcontract.passes.analysis.occupancy import block_registers, occupancy
 from kcontract.passes.base import Facts, Rule
 
 #: obligation -> the operations that take the most of it, for the place of the finding
-_TAKERS = {"shared memory": "ttg.local_alloc", "tensor memory": "ttng.tmem_alloc"}
+_TAKERS = {
+    "shared memory": ("ttg.local_alloc",),
+    "tensor memory": ("ttng.tmem_alloc",),
+    "register pool": ("tt.elementwise_inline_asm", "ttg.warp_specialize"),
+}
 
 
 class OverBudget(Rule):
@@ -34,18 +39,19 @@ class OverBudget(Rule):
 
     A violation for each limit of the compiled target that is exceeded: registers of all threads of a block, bytes of
     shared memory (the opt-in limit, which Triton uses), Tensor Memory columns, threads of a block, blocks of a
-    cluster, registers that warp groups ask for together with `setmaxnreg`. Figures are those of the last pass:
-    metadata, cubin and PTX.
+    cluster, registers that warp groups ask for together with `setmaxnreg`, and, where a launch is seen, programs
+    along an axis of the grid. Figures are those of the last pass: metadata, cubin and PTX. A note where registers
+    were spilled: the stack frame is larger than what the program itself declares in local memory.
 
     ## Silent on
 
     A resource whose figure or whose limit is unknown: it stays unsettled and RES-02 undecided. Stack that the program
-    itself declares (the slow path of sine and cosine). Spills, which cost time and fit.
+    itself declares (the slow path of sine and cosine keeps a table there: triton-lang/triton issue 1756).
 
     ## Limits
 
-    Dynamic shared memory and cluster sizes set by a launcher other than Triton's are not seen. Grid extents belong to
-    a launch and are judged where one is seen.
+    Dynamic shared memory and cluster sizes set by a launcher other than Triton's are not seen. A register pool is
+    judged where the PTX shows at most one request a warp group, or TTGIR shows the partitions.
 
     ## Source
 
@@ -65,24 +71,58 @@ class OverBudget(Rule):
             if found is None or limit is None:
                 continue
             source = resources.sources.get(_FIELDS[obligation], "ptx")
-            if found <= limit:
-                yield Settled(self.gate, obligation, source, f"{found} of {limit} {unit}")
+            if found > limit:
+                yield self._finding(artifact, obligation, found, limit, unit, remedy, source)
                 continue
-            places = _places(artifact, obligation, source)
-            yield Finding(
-                self.slug,
-                self.gate,
-                Level.VIOLATION,
-                f"{found} {unit} needed, wanted at most {limit} on {target.name}",
-                places[0].place,
-                Confidence.READ,
-                f"{target.name} has {limit} {unit}; the kernel compiles, and fails when it is loaded",
-                remedy,
-                related=tuple(places[1:]),
-                evidence={"resource": obligation, "found": found, "limit": limit, "unit": unit, "source": source},
-            )
+            reason = f"{found} of {limit} {unit}" if found else ""
+            if obligation == "threads" and (fits := occupancy(resources, target)):
+                reason += f", {fits.blocks} blocks a multiprocessor (limited by {fits.limiter})"
+            yield Settled(self.gate, obligation, source, reason)
+        if resources.spill_bytes:
+            yield self._spill(artifact, resources)
+        for launch in facts.launches:
+            for axis, extent, limit in zip("xyz", launch.grid, target.grid or (), strict=False):
+                if extent > limit:
+                    unit = f"programs along {axis}"
+                    remedy = f"launch fewer along {axis}: only x takes more than 65535, or loop inside the kernel"
+                    yield self._finding(artifact, "grid", extent, limit, unit, remedy, "launch")
+
+    def _spill(self, artifact: Artifact, found: Resources) -> Finding:
+        moved = f" ({found.spill_stores} bytes stored, {found.spill_loads} loaded)" if found.spill_stores else ""
+        bound = f"; maxnreg is {found.maxnreg}" if found.maxnreg else ""
+        return Finding(
+            self.slug,
+            self.gate,
+            Level.NOTE,
+            f"{found.spill_bytes} bytes a thread spilled to memory{moved}, wanted none",
+            _places(artifact, "registers", "cubin")[0].place,
+            why=f"{found.registers} registers a thread in {found.threads} threads{bound}; it fits, and is slower",
+            remedy="use a smaller tile, fewer stages or more warps, or raise maxnreg",
+            evidence={"resource": "registers", "spilled": found.spill_bytes, "unit": "bytes a thread"},
+        )
+
+    def _finding(
+        self, artifact: Artifact, obligation: str, found: int, limit: int, unit: str, remedy: str, source: str
+    ) -> Finding:
+        places = _places(artifact, obligation, source)
+        return Finding(
+            self.slug,
+            self.gate,
+            Level.VIOLATION,
+            f"{found} {unit} needed, wanted at most {limit} on {artifact.target.name}",
+            places[0].place,
+            Confidence.READ,
+            _WHY.get(obligation, "the kernel compiles, and fails when it is loaded"),
+            remedy,
+            related=tuple(places[1:]),
+            evidence={"resource": obligation, "found": found, "limit": limit, "unit": unit, "source": source},
+        )
 
 
+_WHY = {
+    "register pool": "a block shares out what it was launched with; a request beyond that waits for ever",
+    "grid": "the launch fails with 'invalid argument'",
+}
 _FIELDS = {
     "registers": "registers",
     "shared memory": "dynamic_shared",
@@ -132,18 +172,9 @@ def _figures(
         "register pool",
         needed,
         available,
-        "registers a thread, summed over warp groups after setmaxnreg",
+        "registers a thread of all warp groups together",
         "ask for fewer registers in the compute groups, or let the others give more back",
     )
-
-
-def block_registers(registers: int | None, threads: int | None, target: Target) -> int | None:
-    """Registers that a block takes: a warp's are rounded up to the allocation unit."""
-    unit = target.register_granularity
-    if registers is None or threads is None or unit is None:
-        return None
-    warps = -(-threads // 32)
-    return warps * (-(-registers * 32 // unit) * unit)
 
 
 def register_pool(found: Resources, module: Module | None) -> tuple[int | None, int | None]:
@@ -189,9 +220,13 @@ def _places(artifact: Artifact, obligation: str, source: str) -> list[Related]:
     """The place to show first (the largest taker, else the kernel itself), then the other takers."""
     module = artifact.module
     kernel = next(iter(module.functions), None) if module else None
-    takers = module.find(_TAKERS[obligation]) if module and obligation in _TAKERS else []
+    takers = module.find(*_TAKERS[obligation]) if module and obligation in _TAKERS else []
+    takers = [
+        taker for taker in takers if "asm" not in taker.name or "setmaxnreg" in (taker.string("asm_string") or "")
+    ]
     takers.sort(key=_bits, reverse=True)
-    places = [Related("allocated here", _place(operation)) for operation in takers[:4]]
+    word = "asked for here" if obligation == "register pool" else "allocated here"
+    places = [Related(word, _place(operation)) for operation in takers[:4]]
     if kernel is not None:
         places.append(Related("the kernel", _place(kernel)))
     return places or [Related("", Place(None, source))]
