@@ -85,6 +85,8 @@ class Machine:
         code, visits, ready = self.kernel.code, self.visits, self.ready
         while True:
             if not ready:
+                if (self.resting or any(self.parked)) and all(v == self.version for v, _ in self.resting):
+                    self.asynchronous.progress()
                 woken = [s for v, s in self.resting if v != self.version]
                 if not woken and self.resting and self.asked != self.version:
                     self.asked = self.version
@@ -358,8 +360,15 @@ class Machine:
     def fence(self, strand: Strand, words: tuple[str, ...], mask: Array | None) -> None:
         self.asynchronous.fence(strand, words, mask)
 
+    def tensor_wait(self, strand: Strand, what: str) -> None:
+        """`tcgen05.wait::ld` and `::st` (checked mode listens)."""
+
+    def tensor_fence(self, strand: Strand, what: str) -> None:
+        """`tcgen05.fence` (checked mode listens)."""
+
     def finish(self) -> None:
-        """All threads have left: nothing asynchronous may be left over (checked mode listens)."""
+        """All threads have left; what is still in flight ends."""
+        self.asynchronous.finish()
 
     def set_registers(self, strand: Strand, direction: str, count: int) -> None:
         """`setmaxnreg` (checked mode counts the pool)."""

@@ -168,12 +168,12 @@ def matmul(
     k = tl.arange(0, BK)
     acc = tl.zeros((BM, BN), tl.float32)
     for start in tl.range(0, K, BK, num_stages=STAGES):
-        x = tl.load(a + m[:, None] * K + (start + k)[None, :], mask=(m < M)[:, None] & (start + k < K)[None, :], other=0)
+        x = tl.load(a + m[:, None] * K + (start + k)[None, :], mask=(m < M)[:, None] & (start + k < K)[None, :], other=0.0)
         if TRANS:
-            y = tl.load(b + n[:, None] * K + (start + k)[None, :], mask=(n < N)[:, None] & (start + k < K)[None, :], other=0)
+            y = tl.load(b + n[:, None] * K + (start + k)[None, :], mask=(n < N)[:, None] & (start + k < K)[None, :], other=0.0)
             y = y.T
         else:
-            y = tl.load(b + (start + k)[:, None] * N + n[None, :], mask=(n < N)[None, :] & (start + k < K)[:, None], other=0)
+            y = tl.load(b + (start + k)[:, None] * N + n[None, :], mask=(n < N)[None, :] & (start + k < K)[:, None], other=0.0)
         acc = tl.dot(x, y, acc)
     tl.store(c + m[:, None] * N + n[None, :], acc.to(c.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
 

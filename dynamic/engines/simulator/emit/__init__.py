@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kcontract.dynamic.engines.simulator.emit import (  # noqa: F401
+    asynchronous,
     compare,
     control,
     convert,
@@ -10,12 +11,17 @@ from kcontract.dynamic.engines.simulator.emit import (  # noqa: F401
     integer,
     matrix,
     memory,
+    tcgen05,
     warp,
+    wgmma,
 )
 
 
 def namespace() -> dict[str, object]:
     """Modules that generated code refers to, besides those of plain arithmetic."""
+    from kcontract.dynamic.engines.simulator import copies, tensors
+    from kcontract.dynamic.engines.simulator import tcgen05 as tensor_cores
+    from kcontract.dynamic.engines.simulator import wgmma as warpgroups
     from kcontract.dynamic.engines.simulator import matrix as matrices
 
-    return {"matrix": matrices}
+    return {"matrix": matrices, "copies": copies, "tensors": tensors, "wgmma": warpgroups, "tcgen05": tensor_cores}

@@ -1,0 +1,102 @@
+"""mbarrier objects: 64-bit words in shared memory, updated for many CTAs at once.
+
+The simulator's own layout (hardware's is opaque): bits 0 - 19 the expected arrivals, 20 - 39 those still pending,
+40 - 62 the transaction count plus 2**22, bit 63 the parity of the phase in progress. PTX ISA 9, "mbarrier".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kcontract.dynamic.engines.simulator.faults import Fault
+from kcontract.dynamic.engines.simulator.values import Array
+
+if TYPE_CHECKING:
+    from kcontract.dynamic.engines.simulator.machine import Machine
+
+_COUNT = (1 << 20) - 1
+_BIAS = 1 << 22
+_TX_MASK = (1 << 23) - 1
+_MOST_BYTES = (1 << 20) - 1
+
+
+class Barriers:
+    """Operations on mbarriers of one batch; ``row`` and ``address`` are flat int64 arrays, one entry an operation."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.valid: set[tuple[int, int]] = set()
+
+    def _index(self, row: Array, address: Array) -> Array:
+        return self.machine.shared.index(row, address, 8, 8)
+
+    def _known(self, row: Array, address: Array, what: str) -> None:
+        for r, a in zip(row.tolist(), address.tolist(), strict=True):
+            if (r, a) not in self.valid:
+                raise Fault(
+                    "mbarrier-invalid", f"{what} on the mbarrier at shared address {a:#x} of CTA {self._cta(r)}, which is not initialised"
+                )
+
+    def _cta(self, row: int) -> int:
+        return int(self.machine.ctas[row])
+
+    def init(self, row: Array, address: Array, count: Array) -> None:
+        if int(count.min()) < 1 or int(count.max()) > _COUNT:
+            raise Fault("mbarrier-count", f"mbarrier.init with count {int(count.min())}; 1 to {_COUNT} are allowed")
+        words = count | (count << 20) | np.int64(_BIAS << 40)
+        self.machine.shared.view("i8")[self._index(row, address)] = words
+        self.valid.update(zip(row.tolist(), address.tolist(), strict=True))
+        self.machine.version += 1
+
+    def invalidate(self, row: Array, address: Array) -> None:
+        self._known(row, address, "mbarrier.inval")
+        self.valid.difference_update(zip(row.tolist(), address.tolist(), strict=True))
+
+    def update(self, row: Array, address: Array, arrivals: Array, expected: Array, *, what: str, drop: bool = False) -> Array:
+        """Add ``expected`` bytes (negative: completed ones), then count arrivals down; returns the words before.
+
+        A phase ends when nothing is pending and the transaction count is zero.
+        """
+        index = self._index(row, address)
+        self._known(row, address, what)
+        view = self.machine.shared.view("i8")
+        before = view[index]
+        self.machine.version += 1
+        unique, first, inverse = np.unique(index, return_index=True, return_inverse=True)
+        count = np.zeros(len(unique), "i8")
+        bytes_ = np.zeros(len(unique), "i8")
+        np.add.at(count, inverse, arrivals)
+        np.add.at(bytes_, inverse, expected)
+        word = view[unique]
+        goal = word & _COUNT
+        pending = ((word >> 20) & _COUNT) - count
+        tx = ((word >> 40) & _TX_MASK) - _BIAS + bytes_
+        phase = (word >> 63) & 1
+        if drop:
+            goal = goal - count
+        if (pending < 0).any():
+            k = first[int(np.flatnonzero(pending < 0)[0])]
+            raise Fault(
+                "mbarrier-overrun", f"{what}: more arrivals than the mbarrier at shared address {int(address[k]):#x} expects in this phase"
+            )
+        if (np.abs(tx) > _MOST_BYTES).any():
+            raise Fault("mbarrier-bytes", f"{what}: the transaction count leaves ±{_MOST_BYTES} bytes")
+        done = (pending == 0) & (tx == 0)
+        pending = np.where(done, goal, pending)
+        phase = np.where(done, 1 - phase, phase)
+        view[unique] = goal | (pending << 20) | ((tx + _BIAS) << 40) | (phase << 63)
+        return before
+
+    def passed(self, row: Array, address: Array, parity: Array) -> Array:
+        """Whether the phase of that parity has completed (the one in progress has the other)."""
+        self._known(row, address, "a wait")
+        word = self.machine.shared.view("i8")[self._index(row, address)]
+        return ((word >> 63) & 1) != (parity & 1)
+
+    def describe(self, row: int, address: int) -> str:
+        """What a phase still waits for."""
+        word = int(self.machine.shared.view("u8")[(row * self.machine.shared.stride + address) >> 3])
+        pending, tx = (word >> 20) & _COUNT, ((word >> 40) & _TX_MASK) - _BIAS
+        return f"phase parity {word >> 63}, {pending} arrivals and {tx} bytes missing"
