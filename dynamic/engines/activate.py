@@ -7,6 +7,7 @@ for a look at one environment variable.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
@@ -24,9 +25,7 @@ def start() -> None:
     chosen = settings
 
     def on_triton(module: ModuleType) -> None:
-        from kcontract.dynamic.engines import compile as engine
-
-        engine.install(chosen)
+        importlib.import_module(f"kcontract.dynamic.engines.{chosen.engine}").install(chosen)
 
     def on_torch(module: ModuleType) -> None:
         from kcontract.dynamic.engines import devices, shim

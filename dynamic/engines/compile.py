@@ -20,6 +20,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,16 @@ from triton.runtime.autotuner import Autotuner, OutOfResources
 
 from kcontract.dynamic.engines import devices, records
 from kcontract.dynamic.engines.driver import CpuTensorDriver
+from kcontract.errors import KContractError
 
+#: Exit status of a child in which the compiler raised an exception; LLVM itself may end a process with 1.
+_RAISED = 113
 #: True while an autotuner tries a configuration.
 _candidate: contextvars.ContextVar[bool] = contextvars.ContextVar("candidate", default=False)
+
+
+class CompilerDied(KContractError):
+    """Raised at a configuration that killed the compiler, so that its autotuner goes on with the others."""
 
 
 def install(settings: records.Settings) -> None:
@@ -82,19 +90,23 @@ def _wrap_compile(log: _Log) -> None:
     def compile_(src: Any, target: Any = None, options: Any = None, **more: Any) -> Any:
         start = time.perf_counter()
         name = getattr(src, "name", str(src))
-        died, output = _in_child(lambda: original(src, target=target, options=options, **more))
-        if died is not None:
-            log.write("failed", kernel=name, error=died, aborted=True, candidate=_candidate.get())
+        child = _in_child(lambda: original(src, target=target, options=options, **more))
+        if child.died:
+            log.write("failed", kernel=name, error=child.died, aborted=True, candidate=_candidate.get())
+            if _candidate.get():
+                raise CompilerDied(child.died)
             return _LeftOut(name)
-        with contextlib.redirect_stdout(io.StringIO()):  # ptxas errors print the whole PTX
+        # ptxas errors print the whole PTX
+        with contextlib.redirect_stdout(io.StringIO()) if child.raised else contextlib.nullcontext():
             try:
                 kernel = original(src, target=target, options=options, **more)
             except Exception as error:
-                log.write(
-                    "failed", kernel=name, error=records.sentence(error), aborted=False, candidate=_candidate.get()
-                )
+                reason = records.sentence(error)
+                if isinstance(error, RuntimeError) and (told := _first(child.output)):  # MLIR tells stderr only
+                    reason += f" ({told})"
+                log.write("failed", kernel=name, error=reason, aborted=False, candidate=_candidate.get())
                 raise
-        sys.stderr.write(output)
+        sys.stderr.write(child.output)
         log.once(
             "compile",
             (kernel.hash,),
@@ -110,11 +122,17 @@ def _wrap_compile(log: _Log) -> None:
         module.compile = compile_
 
 
-def _in_child(call: Callable[[], object]) -> tuple[str | None, str]:
-    """Run ``call`` in a forked child: a sentence if that died of a signal, and what it wrote to stderr.
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """How a child ended: the sentence when the compiler ended it, whether it raised, what was written meanwhile."""
 
-    An exception is not reported: the caller, who runs the same call again, meets it itself.
-    """
+    died: str
+    raised: bool
+    output: str
+
+
+def _in_child(call: Callable[[], object]) -> _Child:
+    """Run ``call`` in a forked child. An exception stays there: the caller, who runs the same call, meets it itself."""
     sys.stdout.flush()
     sys.stderr.flush()
     with tempfile.TemporaryFile() as written:
@@ -124,21 +142,28 @@ def _in_child(call: Callable[[], object]) -> tuple[str | None, str]:
         if pid == 0:
             os.dup2(written.fileno(), 1)
             os.dup2(written.fileno(), 2)
-            failed = 1
+            ended = _RAISED
             try:
+                triton.knobs.compilation.listener = None  # the program's own one is called in the program
                 call()
-                failed = 0
+                ended = 0
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
-                os._exit(failed)
+                os._exit(ended)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         written.seek(0)
         output = written.read().decode(errors="replace")
-    if status >= 0:
-        return None, output if status == 0 else ""
-    reason = next((line.strip() for line in output.splitlines() if line.strip()), "no message")
-    return f"the compiler died of {signal.Signals(-status).name}: {reason[:300]}", ""
+    if status in (0, _RAISED):
+        return _Child("", status == _RAISED, output)
+    how = f"died of {signal.Signals(-status).name}" if status < 0 else f"ended the process with status {status}"
+    return _Child(f"the compiler {how}: {_first(output) or 'no message'}", False, output)
+
+
+def _first(output: str) -> str:
+    """The first line that says ``error:``, or the first at all."""
+    lines = [line.strip()[:300] for line in output.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line.lower()), "".join(lines[:1]))
 
 
 def _kept(kernel: Any, cache: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kcontract.errors import UsageError
+from kcontract.errors import InputError, UsageError
 from kcontract.ir.target import Target
 
 GIB = 2**30
@@ -45,7 +45,10 @@ class Device:
 
 def device(target: str) -> Device:
     """The device that stands for ``target`` (``sm_90``). Raises ``UsageError`` unless it is a known NVIDIA kind."""
-    kind = Target.parse(target)
+    try:
+        kind = Target.parse(target)
+    except InputError as error:
+        raise UsageError(str(error)) from None
     if not kind.is_nvidia or kind.capability is None or not kind.is_known:
         raise UsageError(f"{target!r} is no NVIDIA target with known limits; write one such as sm_90 or sm_100")
     name, multiprocessors, memory = _PRODUCTS.get(kind.capability, (f"NVIDIA {kind.name}", 132, 80))

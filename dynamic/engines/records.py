@@ -18,7 +18,8 @@ VARIABLE = "TRITON_KCONTRACT_RUN"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the program is to be run. ``records`` is the file of events, ``cache`` Triton's cache folder.
+    """How the program is to be run. ``engine`` names the module of this package whose ``install`` puts it in place,
+    ``records`` the file of events, ``cache`` Triton's cache folder.
 
     Of an autotuner's configurations (after its own pruning) the first ``max_configs`` are compiled, and of those
     each ``shards``-th, starting at ``shard`` (0-based). ``package`` is the folder of the package ``kcontract``.

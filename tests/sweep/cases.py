@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import torch
@@ -40,13 +40,20 @@ def backward(result: Any) -> None:
         total.backward()
 
 
-def run(cases: dict[str, Case], names: Iterable[str], log: str) -> None:
-    """Run the named cases in order; one line a case in ``log``, written before it starts and after it ended."""
-    for name in names:
+def run(
+    cases: dict[str, Case], names: Iterable[str], log: str, public: Iterable[str], forward_only: Collection[str] = ()
+) -> None:
+    """Run the named cases (all when there are none) in order; a line in ``log`` before each starts and after it ended.
+
+    The first line lists what the library offers (``public``) and what there is a case for.
+    """
+    _line(log, public=sorted(public), cases=list(cases))
+    for name in names or cases:
         start = time.perf_counter()
         _line(log, case=name, state="started")
         try:
-            backward(cases[name]())
+            with torch.set_grad_enabled(name not in forward_only):
+                backward(cases[name]())
             _line(log, case=name, state="ended", seconds=time.perf_counter() - start)
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]

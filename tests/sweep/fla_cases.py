@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from cases import BF16, Case, ids, t
+import torch.nn.functional as F
+from cases import BF16, Case, backward, ids, t
 from fla import modules, ops
 from fla_args import F32, B, H, K, T, V, call, gate, rate, seq, unit
 
@@ -80,7 +82,7 @@ def _true(make: Any = True) -> Callable[[], Any]:
 def _cyfa() -> dict[str, Callable[[], Any]]:
     return {
         "delta": lambda: gate(),
-        "readout": lambda: t(H, 16, dtype=F32),
+        "readout": lambda: t(H, 15, 15, dtype=F32),
         "q_norm_weight": lambda: t(K),
         "k_norm_weight": lambda: t(K),
         "q_norm_eps": _true(1e-6),
@@ -111,7 +113,7 @@ def _ttt(name: str, package: str = "ttt") -> Case:
 
 OPS: dict[str, Case] = {
     "chunk_abc": _op("chunk_abc"),
-    "chunk_comba": _op("chunk_comba"),
+    "chunk_comba": _op("chunk_comba", beta=rate),
     "chunk_cyfa": _op("chunk_cyfa", **_cyfa()),
     "chunk_delta_rule": _op("chunk_delta_rule"),
     "chunk_delta_rule/varlen": _op("chunk_delta_rule", **VARLEN, beta=lambda: t(1, T, H).sigmoid().detach()),
@@ -153,7 +155,7 @@ OPS: dict[str, Case] = {
     "fused_chunk_linear_attn": _op("fused_chunk_linear_attn"),
     "fused_chunk_retention": _op("fused_chunk_retention"),
     "fused_chunk_simple_gla": _op("fused_chunk_simple_gla", g=gate),
-    "fused_recurrent_comba": _op("fused_recurrent_comba"),
+    "fused_recurrent_comba": _op("fused_recurrent_comba", beta=rate),
     "fused_recurrent_cyfa": _op("fused_recurrent_cyfa", **_cyfa()),
     "fused_recurrent_delta_rule": _op("fused_recurrent_delta_rule", beta=rate),
     "fused_recurrent_dplr_delta_rule": _op("fused_recurrent_dplr_delta_rule"),
@@ -191,7 +193,9 @@ OPS: dict[str, Case] = {
         block_size=_true(32),
     ),
     "parallel_parallax": _op("parallel_parallax"),
-    "parallel_path_attn": _op("parallel_path_attn", g=gate),
+    "parallel_path_attn": _op(
+        "parallel_path_attn", g=gate, w=lambda: F.normalize(seq(K, dtype=F32), dim=-1), beta=lambda: rate().float()
+    ),
     "parallel_retention": _op("parallel_retention"),
     "parallel_simple_gla": _op("parallel_simple_gla", g=gate),
     "parallel_stickbreaking_attn": _op("parallel_stickbreaking_attn"),
@@ -222,15 +226,6 @@ OPS: dict[str, Case] = {
         **{name: (lambda: t(B, H).sigmoid().detach()) for name in ("g", "beta")},
         prev_h_kk=lambda: t(B, H, K, K, dtype=F32),
         prev_h_kv=lambda: t(B, H, K, V, dtype=F32),
-    ),
-    "parallel_moba": _op(
-        "parallel_moba",
-        "moba",
-        **{name: (lambda: t(T, H, K)) for name in ("q", "k", "v")},
-        cu_seqlens=lambda: cu_seqlens().int(),
-        max_seqlen=_true(T),
-        chunk_size=_true(32),
-        topk=_true(2),
     ),
     "parallel_rebased": _op("parallel_rebased", "rebased", q=lambda: seq(16), k=lambda: seq(16)),
     "fused_recurrent_rwkv4": _op(
@@ -286,7 +281,13 @@ MODULES: dict[str, Case] = {
     "FusedBitLinear": _module("FusedBitLinear", HIDDEN, HIDDEN, inputs=_x),
     "FusedCrossEntropyLoss": _module("FusedCrossEntropyLoss", inputs=lambda: (t(512, 4096), ids(512, high=4096))),
     "FusedKLDivLoss": _module(
-        "FusedKLDivLoss", inputs=lambda: (t(512, HIDDEN), t(512, HIDDEN), t(4096, HIDDEN), t(4096, HIDDEN))
+        "FusedKLDivLoss",
+        inputs=lambda: (
+            t(512, HIDDEN),
+            t(512, HIDDEN, grad=False),
+            t(4096, HIDDEN),
+            t(4096, HIDDEN, grad=False),
+        ),
     ),
     "FusedLinearCrossEntropyLoss": _module(
         "FusedLinearCrossEntropyLoss", inputs=lambda: (t(512, HIDDEN), ids(512, high=4096), t(4096, HIDDEN))
@@ -307,9 +308,6 @@ MODULES: dict[str, Case] = {
     },
     "causal_conv1d": _function(
         "causal_conv1d", "causal_conv1d", lambda: t(*BTD), lambda: t(HIDDEN, 4), activation="silu"
-    ),
-    "causal_conv1d/gluon": _function(
-        "causal_conv1d", "causal_conv1d", lambda: t(*BTD), lambda: t(HIDDEN, 4), activation="silu", backend="gluon"
     ),
     "causal_conv1d_update": _function(
         *("causal_conv1d", "causal_conv1d_update", lambda: t(B, 1, HIDDEN, grad=False)),
@@ -339,16 +337,33 @@ MODULES: dict[str, Case] = {
     },
 }
 
-CASES: dict[str, Case] = {**OPS, **MODULES}
 
-_CP = "needs a torch.distributed process group of several GPUs"
-#: Public operations that no case calls, each with the reason.
-UNREACHED = {
-    "fused_chunk_delta_rule": "removed from the library: the name only raises",
-    "fused_chunk_gla": "removed from the library: the name only raises",
-    "deltaformer_attn": "its module imports fla.layers, which is in flash-linear-attention and not in fla-core",
-    "chunk_titans_linear": "plain PyTorch, launches no kernel",
-    "LongConvolution": "plain PyTorch (FFT), launches no kernel",
-    "ImplicitLongConvolution": "plain PyTorch (FFT), launches no kernel",
-    **dict.fromkeys(("LinearLossParallel", "NormParallel", "SwiGLULinearParallel", "PrepareModuleWeight"), _CP),
+def _gluon(case: Case) -> Case:
+    """The case with the library's Gluon kernels chosen, which its environment variable does at each call."""
+
+    def run() -> None:
+        os.environ["FLA_GLUON"] = "1"
+        try:
+            backward(case())
+        finally:
+            del os.environ["FLA_GLUON"]
+
+    return run
+
+
+_WITH_GLUON = ("causal_conv1d", "FusedCrossEntropyLoss", "sinkhorn", "fused_attnres")
+
+CASES: dict[str, Case] = {**OPS, **MODULES}
+CASES |= {f"{name}/gluon": _gluon(CASES[name]) for name in _WITH_GLUON}
+
+#: The library has no backward for these.
+FORWARD_ONLY = {
+    "chunk_iplr_delta_rule",
+    "fused_recurrent_comba",
+    "fused_recurrent_dplr_delta_rule",
+    "fused_recurrent_gated_delta_rule",
+    "fused_recurrent_gated_oja_rule",
+    "fused_recurrent_gdn",
+    "fused_recurrent_precond_gated_delta_rule",
+    "fused_recurrent_rwkv7",
 }

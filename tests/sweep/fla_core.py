@@ -8,9 +8,7 @@ import sys
 
 from cases import run
 from fla import modules, ops
-from fla_cases import CASES, UNREACHED
-
-__all__ = ["CASES", "UNREACHED", "public"]
+from fla_cases import CASES, FORWARD_ONLY
 
 #: Not operations: references in plain PyTorch, index preparation, context-parallel plumbing, helpers.
 _NOT_AN_OPERATION = ("naive_", "prepare_", "get_", "all_", "send_", "conv_cp_", "build_cp_", "FLACP", "TritonAscend")
@@ -29,4 +27,4 @@ def public() -> set[str]:
 
 
 if __name__ == "__main__":
-    run(CASES, sys.argv[2:] or CASES, sys.argv[1])
+    run(CASES, sys.argv[2:], sys.argv[1], public(), FORWARD_ONLY)

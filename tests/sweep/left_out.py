@@ -1,0 +1,23 @@
+"""Public operations that the sweep does not call, each with the reason. Imports no library."""
+
+_PARALLEL = "needs a torch.distributed process group of several GPUs"
+
+LEFT_OUT: dict[str, dict[str, str]] = {
+    "liger": {
+        "LigerFusedLinearScaledCrossEntropyFunction": "CuTe DSL on sm_90, plain PyTorch elsewhere: launches no kernel",
+        "LigerFusedLinearScaledCrossEntropyTPFunction": _PARALLEL,
+        "LigerVocabParallelCEFunction": _PARALLEL,
+    },
+    "fla": {
+        "fused_chunk_delta_rule": "removed from the library: the name only raises",
+        "fused_chunk_gla": "removed from the library: the name only raises",
+        "deltaformer_attn": "its module imports fla.layers, which is in flash-linear-attention and not in fla-core",
+        "parallel_moba": "needs flash-attn, a CUDA extension that does not build without a GPU toolchain",
+        "chunk_titans_linear": "plain PyTorch, launches no kernel",
+        "LongConvolution": "plain PyTorch (FFT), launches no kernel",
+        "ImplicitLongConvolution": "plain PyTorch (FFT), launches no kernel",
+        **dict.fromkeys(
+            ("LinearLossParallel", "NormParallel", "SwiGLULinearParallel", "PrepareModuleWeight"), _PARALLEL
+        ),
+    },
+}
