@@ -19,6 +19,10 @@ _EM_CUDA = 190
 _ABI_NEW = 0x41  # e_ident[7]: from CUDA 13 on, the capability stands in the second byte of e_flags
 _ATTRIBUTE_REGISTERS, _ATTRIBUTE_FRAME, _ATTRIBUTE_REQNTID = 0x2F, 0x11, 0x10
 _FORMAT_SIZED = 4
+_SHT_NULL, _SHT_NOBITS = 0, 8
+_SYMBOL_BYTES = 24
+_MAX_SECTIONS = 4096  # Triton's cubins have about 40
+_MAX_ATTRIBUTES = 100_000
 _RESERVED_SHARED = 1024
 _INSTRUCTION_BYTES = 16
 _LOAD_LOCAL, _STORE_LOCAL = 0x983, 0x387
@@ -68,7 +72,7 @@ def read(content: bytes) -> Cubin:
     try:
         sections = _sections(content)
         return _facts(content, sections)
-    except (struct.error, IndexError, UnicodeDecodeError) as error:
+    except (struct.error, LookupError, UnicodeDecodeError) as error:
         raise InputError("the cubin is damaged or cut off") from error
 
 
@@ -84,7 +88,7 @@ def _text(content: bytes, start: int, offset: int, size: int) -> str:
 def _sections(content: bytes) -> list[_Section]:
     (table,) = struct.unpack_from("<Q", content, 40)
     size, count, names = struct.unpack_from("<HHH", content, 58)
-    if size != 64 or names >= count or table + size * count > len(content):
+    if size != 64 or not names < count <= _MAX_SECTIONS or table + size * count > len(content):
         raise IndexError(table)
     rows = [struct.unpack_from("<IIQQQQ", content, table + size * index) for index in range(count)]
     _, _, _, _, name_start, name_size = rows[names]
@@ -92,35 +96,36 @@ def _sections(content: bytes) -> list[_Section]:
         raise IndexError(name_start)
     sections = []
     for name, kind, _, _, start, length in rows:
-        holds_bytes = kind not in (0, 8)  # SHT_NULL, SHT_NOBITS
-        if holds_bytes and start + length > len(content):
+        if kind not in (_SHT_NULL, _SHT_NOBITS) and start + length > len(content):
             raise IndexError(start)
         sections.append(_Section(_text(content, name_start, name, name_size) if name_size else "", kind, start, length))
+    read = sum(section.size for section in sections if section.name.startswith((".text.", ".nv.info")))
+    if read > len(content):
+        raise IndexError(read)
     return sections
 
 
-def _symbols(content: bytes, sections: list[_Section]) -> list[str]:
-    """Names of the symbol table's entries, by index."""
-    by_name = {section.name: section for section in sections}
-    table, strings = by_name.get(".symtab"), by_name.get(".strtab")
-    if table is None or strings is None:
-        return []
-    return [
-        _text(content, strings.start, struct.unpack_from("<I", content, at)[0], strings.size)
-        for at in range(table.start, table.start + table.size - 23, 24)
-    ]
+def _symbol(content: bytes, table: _Section, strings: _Section, index: int) -> str:
+    """The name of one entry of the symbol table."""
+    if index >= table.size // _SYMBOL_BYTES:
+        raise IndexError(index)
+    (offset,) = struct.unpack_from("<I", content, table.start + _SYMBOL_BYTES * index)
+    return _text(content, strings.start, offset, strings.size)
 
 
 def _attributes(content: bytes, section: _Section) -> Iterator[tuple[int, bytes]]:
     """The (number, payload) pairs of one ``.nv.info`` section."""
     at, end = section.start, section.start + section.size
-    while at + 4 <= end:
+    for _ in range(_MAX_ATTRIBUTES):
+        if at + 4 > end:
+            return
         form, number, size = struct.unpack_from("<BBH", content, at)
         payload_end = at + 4 + (size if form == _FORMAT_SIZED else 0)
         if payload_end > end:
             raise IndexError(payload_end)
         yield number, content[at + 4 : payload_end] if form == _FORMAT_SIZED else content[at + 2 : at + 4]
         at = payload_end
+    raise IndexError(at)
 
 
 def _local_bytes(code: bytes, opcode: int) -> int:
@@ -143,13 +148,14 @@ def _facts(content: bytes, sections: list[_Section]) -> Cubin:
     frames: dict[str, int] = {}
     threads: dict[str, tuple[int, int, int]] = {}
     shared: dict[str, int] = {}
-    symbols = _symbols(content, sections)
+    by_name = {section.name: section for section in sections}
     for section in sections:
         if section.name == ".nv.info":
             for number, payload in _attributes(content, section):
                 if number in (_ATTRIBUTE_REGISTERS, _ATTRIBUTE_FRAME):
                     symbol, value = struct.unpack("<II", payload)
-                    (registers if number == _ATTRIBUTE_REGISTERS else frames)[symbols[symbol]] = value
+                    name = _symbol(content, by_name[".symtab"], by_name[".strtab"], symbol)
+                    (registers if number == _ATTRIBUTE_REGISTERS else frames)[name] = value
         elif section.name.startswith(".nv.info."):
             for number, payload in _attributes(content, section):
                 if number == _ATTRIBUTE_REQNTID:

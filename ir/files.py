@@ -16,7 +16,7 @@ from kcontract.errors import InputError
 MIB = 2**20
 #: Largest files that are read, in bytes. The largest seen in 859 library kernels: TTGIR 256 kB, PTX 557 kB, cubin
 #: about twice its PTX, metadata 4 kB.
-LIMITS = {"ttgir": 64 * MIB, "ptx": 64 * MIB, "cubin": 64 * MIB, "json": MIB}
+LIMITS = {"ttgir": 16 * MIB, "ptx": 16 * MIB, "cubin": 16 * MIB, "json": MIB}
 _MAX_DIGITS = 20
 
 

@@ -19,6 +19,7 @@ _WORD = re.compile(r"\.([A-Za-z]\w*)(::\w+)?|([%$\w]+)|\[\s*(\d*)\s*\]|<\s*(\d+)
 _HEADER = re.compile(r"\s*(?:\(([^()]*)\)\s*)?([%$\w]+)\s*(?:\(([^()]*)\))?([^()]*(?:\([^()]*\)[^()]*){0,8})", re.ASCII)
 _DIRECTIVE = re.compile(r"\.([A-Za-z]\w*)(?:[ \t]+(\d[\d \t,]*))?", re.ASCII)
 _REFERENCE_BYTES = 8
+_MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def _declared(text: str, line: int, is_statement: bool = True) -> Iterator[_Decl
     """The names declared by one statement or parameter list; a type holds for the names after a comma until another
     is given, an alignment in statements only."""
     text = without_comments(text)
-    entry, is_pointer, wants_align, dimensions = _Declared(), False, False, 0
+    entry, is_pointer, wants_align, dimensions, names = _Declared(), False, False, 0, 0
     for match in _WORD.finditer(text):
         word, plain, length, count = match[1], match[3], match[4], match[5]
         if word is not None:
@@ -107,6 +108,9 @@ def _declared(text: str, line: int, is_statement: bool = True) -> Iterator[_Decl
             entry.initializer = text[match.end() :].strip()
             break
         elif match[7] is not None:
+            names += 1
+            if names > _MAX_NAMES:
+                raise InputError(f"PTX declares over {_MAX_NAMES} names at once; the text is damaged", line=line)
             yield entry
             entry = _Declared(entry.space, entry.type, entry.vector, entry.align if is_statement else None)
             is_pointer = wants_align = False

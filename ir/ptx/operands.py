@@ -123,6 +123,8 @@ _TOKEN = re.compile(
 _INTEGER = re.compile(r"0[xX][0-9A-Fa-f]{1,16}U?|0[bB][01]{1,64}U?|\d{1,20}U?", re.ASCII)
 _NAME = re.compile(r"[%$A-Za-z_]", re.ASCII)
 _MAX_NESTING = 8
+#: The longest operand list that is taken apart, in characters; 128 registers take about 1,000.
+MAX_OPERANDS = 2**16
 
 
 def is_special(name: str) -> bool:
@@ -266,6 +268,8 @@ class _Reader:
 
 def parse_operands(text: str, resolve: Resolve) -> tuple[Operand, ...]:
     """The operands of one instruction; ``text`` is what stands between opcode and semicolon."""
+    if len(text) > MAX_OPERANDS:
+        return (Opaque(text.strip()),)
     tokens: list[str] = []
     at, end = 0, len(text.rstrip())
     while at < end:

@@ -13,7 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kcontract.ir.location import Location
-from kcontract.ir.ptx.operands import Label, Opaque, Operand, Register, Special, Symbol, is_special, parse_operands
+from kcontract.ir.ptx.operands import (
+    MAX_OPERANDS,
+    Label,
+    Opaque,
+    Operand,
+    Register,
+    Special,
+    Symbol,
+    is_special,
+    parse_operands,
+)
 
 #: Bytes of the fundamental types; a predicate has none.
 TYPE_BYTES: Mapping[str, int] = {
@@ -223,11 +233,11 @@ class Function:
         # ``%r12`` may be a name of its own, number 12 of ``%r<…>``, or number 2 of ``%r1<…>``.
         digits = min(len(name) - len(name.rstrip("0123456789")), _MAX_DIGITS)
         while scope >= 0:
-            single = self._declared.get((scope, name))
+            single = self._declared.get((scope, name, False))
             if single is not None and single.count is None:
                 return single
             for cut in range(len(name) - digits, len(name)):
-                many = self._declared.get((scope, name[:cut]))
+                many = self._declared.get((scope, name[:cut], True))
                 plain = name[cut] != "0" or cut == len(name) - 1
                 if many is not None and many.count is not None and plain and int(name[cut:]) < many.count:
                     return many
@@ -266,7 +276,7 @@ class Function:
         text, scope = instruction.text, instruction.scope
         atoms = self._atoms[scope]
         made: list[Operand] = []
-        for part in text.split(","):
+        for part in text.split(",") if len(text) <= MAX_OPERANDS else (text,):
             atom = atoms.get(part)
             if atom is None and (name := part.strip())[:1] == "%" and name[1:].isalnum():
                 atom = atoms[part] = self._lookup(scope, name)
@@ -295,8 +305,9 @@ class Function:
         return {}
 
     @functools.cached_property
-    def _declared(self) -> dict[tuple[int, str], Registers]:
-        return {(entry.scope, entry.name): entry for entry in self.registers}
+    def _declared(self) -> dict[tuple[int, str, bool], Registers]:
+        """By scope, name and whether it is a numbered family: inline assembly declares ``a`` beside ``a<2>``."""
+        return {(entry.scope, entry.name, entry.count is not None): entry for entry in self.registers}
 
     @functools.cached_property
     def _sites(self) -> dict[tuple[int, str], int]:

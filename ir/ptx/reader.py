@@ -17,9 +17,12 @@ from kcontract.ir.location import Location
 from kcontract.ir.ptx import declarations
 from kcontract.ir.ptx.program import Function, LabelSite, Program, Registers, Row, Scope, Source, Variable
 
-#: The longest text that is read, in characters; the largest PTX seen in 859 library kernels had 557 kB.
-MAX_CHARACTERS = 64 * 2**20
+#: The longest text that is read, in characters, and the most statements of a function. The largest PTX seen in 859
+#: library kernels had 557 kB and some 25,000 statements.
+MAX_CHARACTERS = 16 * 2**20
+MAX_STATEMENTS = 250_000
 _MAX_DEPTH = 256
+_MAX_DECLARED = 50_000
 _MAX_INLINING = 64
 
 _COMMENT = r"//[^\n]*(?=\n|\Z)|/\*[^*]*(?:\*(?!/)[^*]*){0,4096}\*/"
@@ -54,7 +57,7 @@ _VARIABLE_SPACES = frozenset(("shared", "global", "const", "local", "param", "te
 
 
 def parse(text: str) -> Program:
-    """The module in ``text``. Raises ``InputError`` for text that is not PTX, is cut off, or is over 64 MiB."""
+    """The module in ``text``. Raises ``InputError`` for text that is not PTX, is cut off, or is over the limits."""
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"PTX of {len(text)} characters is over the limit of {MAX_CHARACTERS}; it is not read")
     return _Scanner(text).module()
@@ -202,7 +205,12 @@ class _Scanner:
         text, read, rows = self.text, _STATEMENT.match, body.rows
         body.scopes.append(Scope(-1, self.source.line(self.at)))
         scope, inline, place, at = 0, -1, -1, self.at
-        while (match := read(text, at)) is not None:
+        for _ in range(MAX_STATEMENTS):
+            match = read(text, at)
+            if match is None:
+                self.at = at
+                self.at_end("PTX has a statement that cannot be read")
+                raise self.fail("PTX ends inside a function")
             at = match.end()
             kind = match.lastindex
             if kind == _INSTRUCTION:
@@ -233,9 +241,7 @@ class _Scanner:
                 self.at = at
                 self.body_directive(match[_DIRECTIVE], body, scope)
                 at = self.at
-        self.at = at
-        self.at_end("PTX has a statement that cannot be read")
-        raise self.fail("PTX ends inside a function")
+        raise InputError(f"PTX has a function of over {MAX_STATEMENTS} statements; it is not read")
 
     def opened(self, body: _Body, parent: int, at: int) -> int:
         depth = 0 if parent < 0 else body.depths[parent]
@@ -264,6 +270,8 @@ class _Scanner:
                     body.branch_lists[scope, label.name] = tuple(name.strip() for name in names.split(","))
         else:
             self.statement()
+        if len(body.registers) + len(body.variables) > _MAX_DECLARED:
+            raise self.fail(f"PTX declares over {_MAX_DECLARED} names in a function")
 
     def located(self, text: str) -> int:
         """The number of the place that a ``.loc`` names."""

@@ -93,3 +93,19 @@ def test_a_cubin_cut_anywhere_is_a_sentence():
     for cut in range(0, end, 97):
         with pytest.raises(InputError):
             read(content[:cut])
+
+
+def test_sections_that_all_name_the_same_code_are_a_sentence():
+    content = bytearray(compiled.add_for(90).asm["cubin"])
+    (table,) = struct.unpack_from("<Q", content, 40)
+    count, names = struct.unpack_from("<HH", content, 60)
+    rows = [bytes(content[table + 64 * i : table + 64 * (i + 1)]) for i in range(count)]
+    (start,) = struct.unpack_from("<Q", rows[names], 24)
+    texts = [row for row in rows if content[start + struct.unpack_from("<I", row)[0] :].startswith(b".text.add\0")]
+    assert len(texts) == 1
+    struct.pack_into("<Q", content, 40, len(content))
+    struct.pack_into("<H", content, 60, count + 3000)
+    with pytest.raises(InputError, match="damaged"):
+        read(bytes(content) + b"".join(rows) + texts[0] * 3000)
+    struct.pack_into("<H", content, 60, count)
+    assert read(bytes(content) + b"".join(rows)).functions["add"].registers

@@ -20,7 +20,7 @@ from kcontract.ir.ptx import (
     Vector,
     parse,
 )
-from kcontract.ir.ptx.reader import MAX_CHARACTERS
+from kcontract.ir.ptx.reader import MAX_CHARACTERS, MAX_STATEMENTS
 
 HEAD = ".version 8.7\n.target sm_100a, debug\n.address_size 64\n"
 
@@ -390,6 +390,22 @@ def test_inlining_deeper_than_any_compiler_goes_is_cut_off():
     chain = "".join(f".loc 1 {i} 1, function_name f, inlined_at 1 {i - 1} 1\n" for i in range(1, 1000))
     (leave,) = kernel(f"{chain}ret;").instructions
     assert len(leave.location.callers) <= 65 and leave.location.callers[0].line == 998
+
+
+@pytest.mark.parametrize("statement", ["a;", "l:", "//\n", "{}", ";", ".a;"])
+def test_a_function_of_too_many_statements_is_refused(statement):
+    with pytest.raises(InputError, match=f"over {MAX_STATEMENTS} statements"):
+        kernel(statement * (MAX_STATEMENTS + 1))
+
+
+def test_a_function_of_too_many_names_is_refused():
+    with pytest.raises(InputError, match="over 50000 names"):
+        kernel((".reg .b32 " + ",".join(["a"] * 1000) + ";") * 60)
+
+
+def test_an_operand_list_longer_than_any_instruction_is_opaque():
+    (whole,) = operands("mov.b32 " + "%r1, " * 20_000 + "%r2;")
+    assert isinstance(whole, Opaque)
 
 
 def test_text_over_the_limit_is_refused_before_it_is_read():
