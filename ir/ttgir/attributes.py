@@ -108,7 +108,7 @@ def _constant(body: str) -> dict[str, str]:
     body = body.strip()
     if body.startswith("{"):
         _dictionaries(body, found)
-        body = body[body.rindex("}") + 1 :] if "dense" not in body else body[body.index("dense") :]
+        body = body[body.rfind("}") + 1 :] if "dense" not in body else body[body.index("dense") :]
     value, _, _ = body.rpartition(" : ")
     found["value"] = value.strip() or body.strip()
     return found
