@@ -242,5 +242,10 @@ def _wrap_tuner(log: _Log, settings: records.Settings) -> None:
                 return [float("inf")] * 3
         return [1.0] * 3
 
+    def check_disk_cache(self: Any, key: object, configs: object, bench: Callable[[], object]) -> bool:
+        bench()  # neither believes timings of another run nor leaves the ones made up here
+        return False
+
     Autotuner.prune_configs = prune_configs
+    Autotuner.check_disk_cache = check_disk_cache
     Autotuner.do_bench = property(lambda self: once)

@@ -124,6 +124,13 @@ def test_a_program_that_needs_a_result_gets_a_sentence():
     assert "a program that needs the value of a kernel's result finds zeros" in out
 
 
+def test_a_test_suite_with_cache_folders_of_its_own_is_seen():
+    status, out, err = run("--", "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", PROGRAMS / "suite.py")
+    assert status == 0, out + err
+    assert "2 passed" in out
+    assert "sm_90: 1 kernel, 2 specialisations" in out
+
+
 def test_children_are_seen_and_the_program_s_status_is_told():
     status, found, _ = records(program="processes.py")
     assert status == 4

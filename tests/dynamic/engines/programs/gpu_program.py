@@ -1,8 +1,11 @@
 """What GPU programs do beside launching; each line would fail on a torch without CUDA."""
 
+import copy
+import io
 import threading
 
 import torch
+import torch.utils.checkpoint
 import triton
 from torch import nn
 
@@ -60,6 +63,16 @@ graph.replay()
 torch.cuda.empty_cache()
 assert torch.cuda.memory_allocated() == 0
 assert triton.testing.do_bench(lambda: None) > 0
+
+# Gradients, checkpoints, torch.compile (switched off), pickles.
+x = torch.ones(2, 4, device="cuda", requires_grad=True)
+torch.utils.checkpoint.checkpoint(torch.compile(model), x, use_reentrant=False).sum().backward()
+assert x.grad.is_cuda and model.weight.grad.is_cuda
+file = io.BytesIO()
+torch.save(model.state_dict(), file)
+file.seek(0)
+model.load_state_dict(torch.load(file, map_location="cuda"))
+assert copy.deepcopy(model).weight.is_cuda
 
 # Other threads see the same.
 seen = []
