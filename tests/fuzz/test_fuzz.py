@@ -77,7 +77,7 @@ def test_what_is_no_answer_is_a_fault(monkeypatch, reader, outcome):
     monkeypatch.setitem(exercise.READERS, "ptx", reader)
     monkeypatch.setattr(run, "ALARM", 0.2)
     assert run.attempt("ptx", b"")[0].startswith(outcome)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
 
 def test_a_worker_that_dies_is_replaced_and_its_input_kept(seeds, tmp_path):
