@@ -3,9 +3,9 @@
     python tests/fuzz/run.py [--count 1000000] [--workers 2] [--seed 0] [--keep build/fuzz] [--replay FILE]
 
 Seeds are compiled by the Triton that is installed. Each input runs in a worker of at most 512 MB with an alarm after
-two seconds of processor time. A fault is any exception but ``InputError``, the alarm, or the death of a worker; its input is kept as
-``READER-INDEX`` and the exit status is 1. ``--replay build/fuzz/ptx-123`` shows the traceback of one. Ctrl-C stops
-early and reports what was done.
+two seconds of processor time. A fault is any exception but ``InputError``, the alarm, or the death of a worker; its
+input is kept as ``READER-INDEX`` and the exit status is 1. ``--replay build/fuzz/ptx-123`` shows the traceback of one.
+Ctrl-C stops early and reports what was done.
 """
 
 import argparse
