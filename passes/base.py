@@ -26,7 +26,8 @@ T = TypeVar("T")
 class Facts:
     """What rules may know besides the artifact: the contract, launches seen, and shared analyses.
 
-    ``deep`` lifts the solver's time limits. Analyses are computed at the first request through ``get`` and
+    ``asked`` tells that the artifact was compiled only to see how its kernel would do on that target. ``deep`` lifts
+    the solver's time limits. Analyses are computed at the first request through ``get`` and
     shared by all rules of one pass.
     """
 
@@ -34,6 +35,7 @@ class Facts:
     contract: Contract = field(default_factory=Contract)
     launches: tuple[Launch, ...] = ()
     deep: bool = False
+    asked: bool = False
     _cache: dict[object, object] = field(default_factory=dict, repr=False)
 
     def get(self, analysis: Callable[[Facts], T]) -> T:
@@ -125,6 +127,7 @@ def check(
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
     deep: bool = False,
+    asked: bool = False,
 ) -> Report:
     """Run the selected rules over one artifact.
 
@@ -132,7 +135,7 @@ def check(
     sentence in ``Report.errors``; the other rules still run. Raises ``UsageError`` for an unknown rule name.
     """
     start = time.perf_counter()
-    facts = Facts(artifact, contract or Contract(), launches, deep)
+    facts = Facts(artifact, contract or Contract(), launches, deep, asked)
     findings: list[Finding] = []
     settled: list[Settled] = []
     errors: dict[str, str] = {}

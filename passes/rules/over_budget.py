@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.resources import Resources
@@ -37,7 +38,8 @@ class OverBudget(Rule):
 
     ## Fires on
 
-    A violation for each limit of the compiled target that is exceeded: registers of all threads of a block, bytes of
+    A violation for each limit of the compiled target that is exceeded (a hazard, where the kernel was compiled for
+    that target only because somebody asked how it would do there): registers of all threads of a block, bytes of
     shared memory (the opt-in limit, which Triton uses), Tensor Memory columns, threads of a block, blocks of a
     cluster, registers that warp groups ask for together with `setmaxnreg`, and, where a launch is seen, programs
     along an axis of the grid. Figures are those of the last pass: metadata, cubin and PTX. A note where registers
@@ -66,6 +68,13 @@ class OverBudget(Rule):
 
     def check(self, artifact: Artifact, facts: Facts) -> Iterator[Finding | Settled]:
         """Compare each figure with its limit; settle the known ones that fit."""
+        in_scope = not facts.asked or artifact.target.name in facts.contract.targets
+        for fact in self._compare(artifact, facts):
+            if isinstance(fact, Finding) and fact.level is Level.VIOLATION and not in_scope:
+                fact = replace(fact, level=Level.HAZARD)
+            yield fact
+
+    def _compare(self, artifact: Artifact, facts: Facts) -> Iterator[Finding | Settled]:
         resources, target = artifact.resources, artifact.target
         for obligation, found, limit, unit, remedy in _figures(resources, target, artifact.module):
             if found is None or limit is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kcontract.cli._baseline import Baseline
     from kcontract.ir.artifact import Artifact
+    from kcontract.ir.target import Target
     from kcontract.model import Level, Report
     from kcontract.passes.waivers import Waiver
 
@@ -20,6 +21,8 @@ EXAMPLES = """examples:
   kcontract check kernel.ttgir kernel.ptx          loose files; files of one stem belong together
   kcontract check --gate PRC-02 --json CACHE       one gate, as JSON lines
   kcontract check --accumulators CACHE             every sum, the type it is kept in, its number of terms
+  kcontract check --target sm_90,sm_120 CACHE      would it fit there? compiles again what is needed
+  kcontract check --suggest CACHE                  for what does not fit: options that were compiled, and do
   kcontract check --write-baseline known.json CACHE && kcontract check --baseline known.json CACHE
   kcontract check --verify-diagnostics test.ttgir  compare with the diagnostics the file declares
 
@@ -39,7 +42,14 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--format", choices=("text", "json", "sarif", "github"), default="text", help="what to print")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="same as --format json")
     parser.add_argument("--notes", action="store_true", help="show notes too")
-    parser.add_argument("--target", default="", metavar="SM,...", help="only kernels compiled for these (sm_90,sm_100)")
+    parser.add_argument(
+        "--target",
+        default="",
+        metavar="SM,...",
+        help="judge each kernel for these (sm_80,sm_120); what was compiled for another one is compiled again from the "
+        "TTIR beside it",
+    )
+    parser.add_argument("--suggest", action="store_true", help="compile again with other options until it fits")
     parser.add_argument("--gate", action="append", default=[], metavar="ID", help="only this gate's rules (may repeat)")
     parser.add_argument("--rule", action="append", default=[], metavar="NAME", help="only this rule (may repeat)")
     parser.add_argument("--deep", action="store_true", help="no time limit on proofs")
@@ -65,7 +75,7 @@ def main(args: argparse.Namespace) -> int:
     if args.verify_diagnostics:
         return _verify(args, names)
     try:
-        wanted = {Target.parse(name).name for name in args.target.split(",") if name}
+        wanted = dict.fromkeys(Target.parse(name).name for name in args.target.split(",") if name)
     except InputError as error:
         raise UsageError(f"--target: {error}") from None
     work = _Work(args, names)
@@ -75,8 +85,11 @@ def main(args: argparse.Namespace) -> int:
         if isinstance(found, str):
             work.faults += 1
             print(f"kcontract: {found}", file=sys.stderr)
-        elif not wanted or found.target.name in wanted:
+        elif not wanted:
             work.take(found)
+        else:
+            for target in wanted:
+                work.take_for(found, Target.parse(target))
     if sys.stderr.isatty() and not sys.stdout.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     return work.finish()
@@ -94,12 +107,27 @@ class _Work:
         self.reports: list[Report] = []
         self.declared: set[Waiver] = set()
         self.used: set[Waiver] = set()
+        self.made: set[str] = set()
         self.faults = 0
         self.kernels = 0
 
-    def take(self, artifact: Artifact) -> None:
+    def take_for(self, artifact: Artifact, target: Target) -> None:
+        """Check one kernel as it is on ``target``, compiled again where it was compiled for another one."""
+        from kcontract.dynamic.engines.recompile import options_of, recompile
+
+        if artifact.target.name == target.name:
+            self.take(artifact)
+            return
+        made = recompile(artifact, target, options_of(artifact))
+        if isinstance(made, str):
+            print(f"kcontract: {made}", file=sys.stderr)
+        elif made.key not in self.made:
+            self.made.add(made.key)
+            self.take(made, asked=True)
+
+    def take(self, artifact: Artifact, *, asked: bool = False) -> None:
         """Check one kernel and print what it gives."""
-        from kcontract.cli import _ledger
+        from kcontract.cli import _ledger, _suggest
         from kcontract.passes import waivers
         from kcontract.passes.base import check
 
@@ -107,7 +135,9 @@ class _Work:
         if self.args.accumulators:
             print(_ledger.render(artifact, as_json=self.args.format == "json"), end="", flush=True)
             return
-        report = self.baseline.apply(check(artifact, select=self.names, deep=self.args.deep))
+        report = self.baseline.apply(check(artifact, select=self.names, deep=self.args.deep, asked=asked))
+        if self.args.suggest:
+            report = _suggest.improve(report, artifact)
         self.used |= waivers.used(report.findings)
         if not report.errors and artifact.module is not None:
             self.declared |= waivers.declared(artifact.module)
