@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kcontract.kernels.gdn.channelwise import gradients_channel, prepare_channel
 from kcontract.kernels.gdn.gradients import gradients_scalar
 from kcontract.kernels.gdn.prepare import prepare_scalar
 from kcontract.kernels.gdn.problem import CHUNK, Problem
@@ -18,9 +19,10 @@ from kcontract.kernels.gdn.scan import scan
 Tensor = torch.Tensor
 
 SCAN = {"BV": 64, "STAGES": 2, "num_warps": 4}
-GRAD = {"BV": 64, "STAGES": 2, "num_warps": 4}
-GRAD32 = {"BV": 64, "STAGES": 1, "num_warps": 8}
+GRAD = {"BK": 64, "BV": 64, "STAGES": 2, "num_warps": 4}
+GRAD_CHANNEL = {"BK": 64, "BV": 64, "STAGES": 1, "num_warps": 8}
 PREP = {"num_warps": 4}
+PREP_CHANNEL = {"num_warps": 8}
 
 SEGMENT = 8
 """Fewest chunks worth a segment of their own when a sequence is split: below, composing segments costs more than it saves."""
@@ -53,14 +55,19 @@ def locate(p: Problem, like: Tensor, cu_seqlens: Tensor | None) -> Chunks:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the scans multiply with, ``[chunk, HV, ...]``; names as in `NOTES.md`."""
+    """What the scans multiply with, ``[chunk, HV, ...]``; names as in `NOTES.md`. A is in the dtype of k, `square` as it is used.
+
+    The rows k and Kg and the decay GC are those of a channel-wise gate; with a scalar gate k is the input, and the scans derive
+    the other two from ga.
+    """
 
     ga: Tensor
     A: Tensor
-    Wn: Tensor
-    Ab: Tensor
+    square: Tensor
     P: Tensor
     Qg: Tensor
+    k: Tensor
+    Kg: Tensor
     GC: Tensor
 
 
@@ -69,26 +76,25 @@ def prepare(
 ) -> Prepared:
     """First launch. ``kept`` is (ga, A) of the forward; without it they are computed.
 
-    In the forward Ab and P are float32 and multiply as tf32: rounded to bfloat16 they alone would cost half of the error allowed
-    in o.
+    In the forward A and P multiply in float32 as tf32: rounded to bfloat16 they alone would cost half of the error allowed in o.
     """
-    square = torch.float32 if kept is None else k.dtype
-    tiles = (c.count, p.HV)
-    ga, A = kept or (q.new_empty(*tiles, CHUNK, dtype=torch.float32), k.new_empty(*tiles, CHUNK, CHUNK))
-    out = Prepared(
-        ga,
-        A,
-        Wn=k.new_empty(*tiles, CHUNK, p.K),
-        Ab=k.new_empty(*tiles, CHUNK, CHUNK, dtype=square),
-        P=k.new_empty(*tiles, CHUNK, CHUNK, dtype=square),
-        Qg=k.new_empty(*tiles, CHUNK, p.K),
-        GC=ga.new_empty(*tiles),
-    )
-    prepare_scalar[(p.HV, c.count)](
-        q, k, g, beta, out.ga, out.A, out.Wn, out.Ab, out.P, out.Qg, out.GC, c.cu_seqlens, c.sequence, c.start,
-        p.scale, p.T, c.per_sequence, p.N, p.H, p.HV,
-        K=p.K, C=CHUNK, SOLVE=kept is None, VARLEN=c.varlen, PRECISION=precision(k), **PREP,
-    )  # fmt: skip
+    tiles, solve = (c.count, p.HV), kept is None
+    float32 = g.new_empty(0, dtype=torch.float32)
+    ga, A = kept or (float32.new_empty(*tiles, 0 if p.channelwise else CHUNK), k.new_empty(*tiles, CHUNK, CHUNK))
+    square, P = (float32.new_empty(A.shape), float32.new_empty(A.shape)) if solve else (A, torch.empty_like(A))
+    rows = (*tiles, CHUNK, p.K)
+    place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV)
+    constants = {"K": p.K, "C": CHUNK, "SOLVE": solve, "VARLEN": c.varlen, "PRECISION": precision(k)}
+    if p.channelwise:
+        Qg, Kg, Kr = (k.new_empty(rows) for _ in range(3))
+        out = Prepared(ga, A, square, P, Qg, Kr, Kg, GC=float32.new_empty(*tiles, p.K))
+        prepare_channel[(p.HV, c.count)](
+            q, k, g, beta, A, square, P, Qg, Kg, Kr, out.GC, *place, **constants, **PREP_CHANNEL
+        )
+    else:
+        Qg = ga if solve else k.new_empty(rows)
+        out = Prepared(ga, A, square, P, Qg, k, Kg=k, GC=ga)
+        prepare_scalar[(p.HV, c.count)](q, k, g, beta, ga, A, square, P, Qg, *place, **constants, **PREP)
     return out
 
 
@@ -111,28 +117,34 @@ def segments(p: Problem, c: Chunks, programs: int, like: Tensor) -> int:
 
 
 def run_scan(
-    p: Problem, c: Chunks, x: Prepared, q: Tensor, v: Tensor, k: Tensor, nseg: int, *,
+    p: Problem, c: Chunks, x: Prepared, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, nseg: int, *,
     o: Tensor | None = None, h0: Tensor | None = None, ht: Tensor | None = None,
     do: Tensor | None = None, h: Tensor | None = None, dh: Tensor | None = None, Vn: Tensor | None = None,
-    dVn: Tensor | None = None, dht: Tensor | None = None, dh0: Tensor | None = None,
+    KS: Tensor | None = None, Y: Tensor | None = None, dv: Tensor | None = None, dht: Tensor | None = None,
+    dh0: Tensor | None = None,
 ) -> None:  # fmt: skip
-    """The forward scan into o and ht, or with ``do`` both scans into h, dh, Vn, dVn and dh0."""
+    """The forward scan into o and ht, or with ``do`` both scans into h, dh, Vn, KS, Y, dv and dh0."""
     back = do is not None
-    BV = SCAN["BV"]
-    dummy = x.ga
-    summary = dummy
+    summary = None
     if nseg > 1:
         summary = x.ga.new_empty(2 if back else 1, p.N * p.HV, nseg, p.K, p.V + p.K)
-    pointers = [dummy if t is None else t for t in (h, dh, Vn, dVn, o, h0, ht, dht, dh0)]
+    kept = [x.ga if t is None else t for t in (h, dh, Vn, KS, Y, o, dv, h0, ht, dht, dh0, summary)]
     for final in [False, True] if nseg > 1 else [True]:
         rows = p.V if final else p.V + p.K
+        BV = scan_rows(p, nseg)
         scan[(rows // BV, p.N * p.HV, nseg * (2 if back else 1))](
-            q, v, do if back else v, k, x.ga, x.Wn, x.Ab, x.P, x.Qg, x.GC, *pointers, summary,
+            q, x.k, v, do if back else v, beta, x.ga, x.square, x.P, x.Qg, x.Kg, x.GC, *kept,
             c.cu_seqlens, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV, p.V,
             K=p.K, C=CHUNK, BV=BV, NSEG=nseg, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
-            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k), STAGES=SCAN["STAGES"] if p.K * k.element_size() <= 256 else 1, num_warps=SCAN["num_warps"],
+            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k),
+            STAGES=SCAN["STAGES"] if p.K * k.element_size() <= 256 else 1, num_warps=BV // 16,
         )  # fmt: skip
+
+
+def scan_rows(p: Problem, nseg: int) -> int:
+    """Rows of V a program of the scan: 128 share each tile among more threads, 64 give twice the programs."""
+    return SCAN["BV"]
 
 
 def forward(
@@ -142,8 +154,7 @@ def forward(
     x = prepare(p, c, q, k, g, beta)
     o = torch.empty_like(v)
     ht = x.ga.new_empty(p.N, p.HV, p.K, p.V) if want_ht else None
-    nseg = segments(p, c, p.N * p.HV * (p.V // 64), v)
-    run_scan(p, c, x, q, v, k, nseg, o=o, h0=h0, ht=ht)
+    run_scan(p, c, x, q, k, v, beta, segments(p, c, p.N * p.HV * (p.V // 64), v), o=o, h0=h0, ht=ht)
     return o, ht, x
 
 
@@ -155,15 +166,25 @@ def backward(
     x = prepare(p, c, q, k, g, beta, (ga, A))
     tiles = (c.count, p.HV)
     h, dh = k.new_empty(*tiles, p.V, p.K), k.new_empty(*tiles, p.V, p.K)
-    Vn, dVn = k.new_empty(*tiles, CHUNK, p.V), k.new_empty(*tiles, CHUNK, p.V)
+    Vn, KS, Y = (k.new_empty(*tiles, CHUNK, p.V) for _ in range(3))
+    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
     nseg = segments(p, c, 2 * p.N * p.HV * (p.V // 64), v)
-    run_scan(p, c, x, q, v, k, nseg, do=do, h0=h0, h=h, dh=dh, Vn=Vn, dVn=dVn, dht=dht, dh0=dh0)
-    dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+    run_scan(p, c, x, q, k, v, beta, nseg, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
-    gradients_scalar[(2, p.H, c.count)](
-        q, k, v, beta, x.ga, x.A, x.GC, do, h, dh, Vn, dVn, dq, dk, dv, dg, db, c.cu_seqlens, c.sequence, c.start,
-        p.scale, p.T, c.per_sequence, p.N, p.H, p.V,
-        GROUP=p.HV // p.H, K=p.K, C=CHUNK, VARLEN=c.varlen, PRECISION=precision(k), **(GRAD if k.element_size() == 2 else GRAD32),
-    )  # fmt: skip
+    sums = (
+        (ga, ga)
+        if p.HV == p.H
+        else (torch.empty_like(q, dtype=torch.float32), torch.empty_like(k, dtype=torch.float32))
+    )
+    place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.V)
+    constants = {"GROUP": p.HV // p.H, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
+    if p.channelwise:
+        gradients_channel[(p.H, c.count)](
+            q, k, v, g, beta, do, h, dh, Vn, KS, Y, dq, dk, *sums, dg, db, *place, **constants, **GRAD_CHANNEL
+        )
+    else:
+        gradients_scalar[(p.H, c.count)](
+            q, k, v, beta, ga, do, h, dh, Vn, KS, Y, dq, dk, *sums, dg, db, *place, **constants, **GRAD
+        )
     return dq, dk, dv, dg, db, dh0

@@ -1,12 +1,12 @@
 """The two state scans, forward and reverse, in one launch: they do not depend on each other.
 
-The state is held transposed, rows of V and columns of K, in float32 registers. Both products of a chunk then have the state or
-the chunk's own result on the left, straight from the accumulator's registers, and a tile from memory on the right: no trip
-through shared memory stands between one chunk and the next. The rows are independent, so V is tiled over programs.
+The state is held transposed, rows of V and columns of K, in float32 registers. Each product of a chunk then has the state or the
+chunk's own result on the left, straight from the accumulator's registers, and a tile from memory on the right: no trip through
+shared memory stands between one product and the next. The rows are independent, so V is tiled over programs.
 
 The scan is affine in the state (``S -> S M + N`` for the transposed state), so a long sequence can be cut into segments when
-heads are few: `SUMMARY` runs every segment from zero, and from the identity to get M; the real scan then starts each segment
-from the composition of those before it.
+heads are few: SUMMARY runs every segment from zero, and from the identity to get M; the real scan then starts each segment from
+the composition of those before it.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
@@ -54,7 +54,7 @@ def _leave(final, summary, S, x, seq_head, segment, is_end, V, K: tl.constexpr, 
 
 @triton.jit
 def _forward(
-    q, v, k, r_ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary,
+    q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary,
     x, n, hv, hk, begin, length, chunk0, c0, c1, segment, scale, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, CHANNEL: tl.constexpr, GIVEN: tl.constexpr,
     WANTED: tl.constexpr, KEEP: tl.constexpr, OUTPUT: tl.constexpr, SUMMARY: tl.constexpr, PRECISION: tl.constexpr,
@@ -66,47 +66,52 @@ def _forward(
     S = _enter(h0, summary, x, seq_head, segment, 1, segment, V, K, BV, NSEG, GIVEN, SUMMARY)
     for c in tl.range(c0, c1, num_stages=STAGES):
         tile = (chunk0 + c).to(tl.int64) * HV + hv
-        inside = (i < length - c * C)[None, :] & (x < V)[:, None]
-        token = (begin + c * C).to(tl.int64) * HV + hv
-        v_t = tl.load(grid2(v + token * V, x, i, 1, HV * V), mask=inside, other=0.0)
-        ab_t = tl.load(grid2(Ab + tile * C * C, i, i, 1, C))
-        w_t = tl.load(grid2(Wn + tile * C * K, d, i, 1, K))
+        inside = i < length - c * C
+        first = (begin + c * C).to(tl.int64)
+        value = grid2((first * HV + hv) * V, x, i, 1, HV * V)
+        within = inside[None, :] & (x < V)[:, None]
         s16 = S.to(k.dtype.element_ty)
-        if KEEP:
-            tl.store(grid2(h + tile * V * K, x, d, K, 1), s16)
-        vn = tl.dot(v_t.to(Ab.dtype.element_ty), ab_t, input_precision=PRECISION)
-        vn = tl.dot(s16, w_t, vn, input_precision=PRECISION)
-        if KEEP:
-            tl.store(grid2(Vn + tile * C * V, x, i, 1, V), vn.to(Vn.dtype.element_ty))
-        if OUTPUT:
-            p_t = tl.load(grid2(P + tile * C * C, i, i, 1, C))
-            if CHANNEL:
-                q_t = tl.load(grid2(Qg + tile * C * K, d, i, 1, K))
-                out = tl.dot(s16, q_t, input_precision=PRECISION)
-            else:
-                q_token = ((begin + c * C).to(tl.int64) * H + hk) * K
-                q_t = tl.load(grid2(q + q_token, d, i, 1, H * K), mask=(i < length - c * C)[None, :], other=0.0)
-                row = scale * tl.exp(tl.load(r_ga + tile * C + i))
-                out = tl.dot(s16, q_t, input_precision=PRECISION) * row[None, :]
-            out = tl.dot(vn.to(P.dtype.element_ty), p_t, out, input_precision=PRECISION)
-            tl.store(grid2(o + token * V, x, i, 1, HV * V), out.to(o.dtype.element_ty), mask=inside)
+        b = tl.load(beta + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32)
+        a = tl.load(grid2(A + tile * C * C, i, i, C, 1))
+        v_t = tl.load(v + value, mask=within, other=0.0).to(tl.float32)
         if CHANNEL:
             k_tile = tl.load(grid2(k + tile * C * K, i, d, K, 1))
+            kg_tile = tl.load(grid2(Kg + tile * C * K, i, d, K, 1))
+            ks = tl.dot(s16, tl.trans(kg_tile), input_precision=PRECISION)
+        else:
+            k_tile = tl.load(grid2(k + (first * H + hk) * K, i, d, H * K, 1), mask=inside[:, None], other=0.0)
+            cum = tl.load(ga + tile * C + i)
+            end = tl.load(ga + tile * C + C - 1)
+            ks = tl.dot(s16, tl.trans(k_tile), input_precision=PRECISION) * tl.exp(cum)[None, :]
+        right = (b[None, :] * (v_t - ks)).to(A.dtype.element_ty)
+        vn = tl.dot(right, tl.trans(a), input_precision=PRECISION)
+        if KEEP:
+            tl.store(grid2(h + tile * V * K, x, d, K, 1), s16)
+            kept = grid2(tile * C * V, x, i, 1, V)
+            tl.store(KS + kept, ks.to(KS.dtype.element_ty))
+            tl.store(Vn + kept, vn.to(Vn.dtype.element_ty))
+        if OUTPUT:
+            p = tl.load(grid2(P + tile * C * C, i, i, C, 1))
+            if CHANNEL:
+                q_tile = tl.load(grid2(Qg + tile * C * K, i, d, K, 1))
+                out = tl.dot(s16, tl.trans(q_tile), input_precision=PRECISION)
+            else:
+                q_tile = tl.load(grid2(q + (first * H + hk) * K, i, d, H * K, 1), mask=inside[:, None], other=0.0)
+                out = tl.dot(s16, tl.trans(q_tile), input_precision=PRECISION) * (scale * tl.exp(cum))[None, :]
+            out = tl.dot(vn.to(P.dtype.element_ty), tl.trans(p), out, input_precision=PRECISION)
+            tl.store(o + value, out.to(o.dtype.element_ty), mask=within)
+        if CHANNEL:
             S *= tl.load(GC + tile * K + d)[None, :]
         else:
-            k_token = ((begin + c * C).to(tl.int64) * H + hk) * K
-            k_tile = tl.load(grid2(k + k_token, i, d, H * K, 1), mask=(i < length - c * C)[:, None], other=0.0)
-            ga = tl.load(r_ga + tile * C + i)
-            end = tl.load(r_ga + tile * C + C - 1)
-            vn *= tl.exp(end - ga)[None, :]
-            S *= tl.load(GC + tile)
+            S *= tl.exp(end)
+            vn *= tl.exp(end - cum)[None, :]
         S = tl.dot(vn.to(k.dtype.element_ty), k_tile, S, input_precision=PRECISION)
     _leave(ht, summary, S, x, seq_head, segment, segment == NSEG - 1, V, K, NSEG, SUMMARY, WANTED)
 
 
 @triton.jit
 def _reverse(
-    do, k, r_ga, Wn, P, Qg, GC, dh, dVn, dht, dh0, summary,
+    k, do, beta, ga, A, P, Qg, Kg, GC, dh, Y, dv, dht, dh0, summary,
     x, n, hv, hk, begin, length, chunk0, c0, c1, segment, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, CHANNEL: tl.constexpr, GIVEN: tl.constexpr,
     WANTED: tl.constexpr, SUMMARY: tl.constexpr, PRECISION: tl.constexpr, STAGES: tl.constexpr,
@@ -118,38 +123,47 @@ def _reverse(
     for back in tl.range(0, c1 - c0, num_stages=STAGES):
         c = c1 - 1 - back
         tile = (chunk0 + c).to(tl.int64) * HV + hv
-        inside = (i < length - c * C)[None, :] & (x < V)[:, None]
-        token = (begin + c * C).to(tl.int64) * HV + hv
+        inside = i < length - c * C
+        first = (begin + c * C).to(tl.int64)
+        value = grid2((first * HV + hv) * V, x, i, 1, HV * V)
+        within = inside[None, :] & (x < V)[:, None]
         d16 = D.to(k.dtype.element_ty)
+        b = tl.load(beta + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32)
+        do_t = tl.load(do + value, mask=within, other=0.0)
+        p = tl.load(grid2(P + tile * C * C, i, i, C, 1))
+        a = tl.load(grid2(A + tile * C * C, i, i, C, 1))
+        q_tile = tl.load(grid2(Qg + tile * C * K, i, d, K, 1))
+        if CHANNEL:
+            k_tile = tl.load(grid2(k + tile * C * K, i, d, K, 1))
+            dvn = tl.dot(d16, tl.trans(k_tile), input_precision=PRECISION)
+        else:
+            k_tile = tl.load(grid2(k + (first * H + hk) * K, i, d, H * K, 1), mask=inside[:, None], other=0.0)
+            cum = tl.load(ga + tile * C + i)
+            end = tl.load(ga + tile * C + C - 1)
+            dvn = tl.dot(d16, tl.trans(k_tile), input_precision=PRECISION) * tl.exp(end - cum)[None, :]
+        dvn = tl.dot(do_t, p, dvn, input_precision=PRECISION)
+        y = tl.dot(dvn.to(k.dtype.element_ty), a, input_precision=PRECISION)
         if not SUMMARY:
             tl.store(grid2(dh + tile * V * K, x, d, K, 1), d16)
-        if CHANNEL:
-            k_t = tl.load(grid2(k + tile * C * K, d, i, 1, K))
-            dvn = tl.dot(d16, k_t, input_precision=PRECISION)
-            D *= tl.load(GC + tile * K + d)[None, :]
-        else:
-            k_token = ((begin + c * C).to(tl.int64) * H + hk) * K
-            k_t = tl.load(grid2(k + k_token, d, i, 1, H * K), mask=(i < length - c * C)[None, :], other=0.0)
-            ga = tl.load(r_ga + tile * C + i)
-            end = tl.load(r_ga + tile * C + C - 1)
-            dvn = tl.dot(d16, k_t, input_precision=PRECISION) * tl.exp(end - ga)[None, :]
-            D *= tl.load(GC + tile)
-        do_t = tl.load(grid2(do + token * V, x, i, 1, HV * V), mask=inside, other=0.0)
-        p = tl.load(grid2(P + tile * C * C, i, i, C, 1))
-        q_tile = tl.load(grid2(Qg + tile * C * K, i, d, K, 1))
-        w = tl.load(grid2(Wn + tile * C * K, i, d, K, 1))
-        dvn = tl.dot(do_t, p, dvn, input_precision=PRECISION)
-        dvn16 = dvn.to(k.dtype.element_ty)
+            tl.store(grid2(Y + tile * C * V, x, i, 1, V), y.to(Y.dtype.element_ty))
+        y *= b[None, :]
         if not SUMMARY:
-            tl.store(grid2(dVn + tile * C * V, x, i, 1, V), dvn16)
+            tl.store(dv + value, y.to(dv.dtype.element_ty), mask=within)
+        if CHANNEL:
+            D *= tl.load(GC + tile * K + d)[None, :]
+            left = tl.load(grid2(Kg + tile * C * K, i, d, K, 1))
+        else:
+            D *= tl.exp(end)
+            y *= tl.exp(cum)[None, :]
+            left = k_tile
         D = tl.dot(do_t, q_tile, D, input_precision=PRECISION)
-        D = tl.dot(dvn16, w, D, input_precision=PRECISION)
+        D = tl.dot((-y).to(k.dtype.element_ty), left, D, input_precision=PRECISION)
     _leave(dh0, summary, D, x, seq_head, segment, segment == 0, V, K, NSEG, SUMMARY, WANTED)
 
 
 @triton.jit
 def scan(
-    q, v, do, k, ga, Wn, Ab, P, Qg, GC, h, dh, Vn, dVn, o, h0, ht, dht, dh0, summary,
+    q, k, v, do, beta, ga, A, P, Qg, Kg, GC, h, dh, Vn, KS, Y, o, dv, h0, ht, dht, dh0, summary,
     cu_seqlens, chunk_start, scale, T, NT, N, H, HV, V,
     K: tl.constexpr, C: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, VARLEN: tl.constexpr, CHANNEL: tl.constexpr,
     HAS_H0: tl.constexpr, WANT_HT: tl.constexpr, HAS_DHT: tl.constexpr, WANT_DH0: tl.constexpr,
@@ -157,7 +171,8 @@ def scan(
 ):  # fmt: skip
     """Grid (rows / BV, N * HV, NSEG, doubled when BACKWARD). Rows: V, with SUMMARY V + K.
 
-    Forward: o and ht. BACKWARD: half of the programs go forward and keep h and Vn, half go in reverse and keep dh, dVn, dh0.
+    Forward: o and ht. BACKWARD: half of the programs go forward and keep h, Vn and KS, half go in reverse and keep dh, Y, dv and
+    dh0. With CHANNEL, k points at the prepared rows Kr.
     """
     x = tl.program_id(0) * BV + tl.arange(0, BV)
     n = tl.program_id(1) // HV
@@ -181,16 +196,16 @@ def scan(
     if BACKWARD:
         if tl.program_id(2) < NSEG:
             _reverse(
-                do, k, ga, Wn, P, Qg, GC, dh, dVn, dht, dh0, half, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
+                k, do, beta, ga, A, P, Qg, Kg, GC, dh, Y, dv, dht, dh0, half, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
                 H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_DHT, WANT_DH0, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
         else:
             _forward(
-                q, v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
-                scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
+                q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1,
+                segment, scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
     else:
         _forward(
-            q, v, k, ga, Wn, Ab, P, Qg, GC, h, Vn, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
-            scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
+            q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1,
+            segment, scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
         )  # fmt: skip
