@@ -10,7 +10,7 @@ from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Confidence, Determinism, Finding, Level, Related
 from kcontract.passes.analysis.accumulations import Ledger
 from kcontract.passes.analysis.address import Addresses
-from kcontract.passes.analysis.flow import LOOPS, MMAS, Flow
+from kcontract.passes.analysis.flow import LOOPS, MMAS, Flow, allocation, inside
 from kcontract.passes.analysis.origin import place
 from kcontract.passes.base import Facts, Rule
 
@@ -113,8 +113,32 @@ def _sums(facts: Facts) -> Iterator[tuple[Operation, Operation]]:
             if home is not None and any(flow.component.get(value) == home for value in arguments):
                 yield outer, operation
             elif operation.name in MMAS:
+                if _begins_inside(outer, operation):
+                    break
                 yield outer, operation
-                break
+
+
+def _begins_inside(loop: Operation, product: Operation) -> bool:
+    """Whether an accumulator in Tensor Memory is made, written or first added to (flag false) on each trip."""
+    home = allocation(product.operands[2])
+    if inside(home, loop):
+        return True
+    for inner in loop.walk():
+        if inner.name == "ttng.tmem_store" and allocation(inner.operands[1]) is home:
+            return True
+        if inner.name in MMAS and allocation(inner.operands[2]) is home and _first_false(inner, loop):
+            return True
+    return False
+
+
+def _first_false(product: Operation, loop: Operation) -> bool:
+    """Whether a product overwrites its accumulator: its flag is false, or false on the first trip of an inner loop."""
+    flag = next((v for v in product.operands[3:] if v.type.element == "i1"), None)
+    if flag is not None and flag.definition is None and flag.block.parent is not loop:
+        inner = flag.block.parent
+        flag = inner.operands[flag.index + 2] if inner.name == "scf.for" and flag.index > 0 else None
+    made = flag.definition if flag is not None else None
+    return made is not None and made.attributes.get("value", "").startswith("false")
 
 
 def _starts_afresh(loop: Operation, row: Operation, facts: Facts) -> bool:

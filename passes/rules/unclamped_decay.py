@@ -97,7 +97,7 @@ def _decay(operation: Operation) -> Operation | None:
     if made is None or made.name != "arith.subf":
         return None
     first, second = (_scan(value) for value in made.operands)
-    if first is None or second is None or first.operands[0] is not second.operands[0]:
+    if first is None or second is None or behind(first.operands[0]) is not behind(second.operands[0]):
         return None
     return next((found for found in (first, second) if found.name == "tt.scan"), None)
 
