@@ -172,13 +172,13 @@ def _collect(target: str, cache: Path, path: Path, status: int, interrupted: boo
     compiles = events.get("compile", [])
     entries = {event["hash"]: event["entry"] for event in compiles}
     launches: dict[str, dict[object, Launch]] = {}
-    for event in events.get("launch", []):
+    for event in (event for event in events.get("launch", []) if event["hash"] in entries):
         grid, values = tuple(event["grid"]), event["arguments"]
         facts = {name: Fact(value, value, abs(value) or 1) for name, value in values.items()}
         key = (grid, tuple(values.items()))
         launches.setdefault(entries[event["hash"]], {})[key] = Launch(grid, facts, target)
     refusals: dict[str, tuple[str, bool]] = {}
-    for event in events.get("refused", []):
+    for event in (event for event in events.get("refused", []) if event["hash"] in entries):
         reason, candidate = refusals.get(event["hash"], (event["error"], True))
         refusals[event["hash"]] = reason, candidate and event["candidate"]
     tuners: dict[str, tuple[int, int]] = {}
