@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kcontract.ir.launch import Trust
+from kcontract.ir.target import Target
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Place
 from kcontract.passes.analysis.exact import is_exact
@@ -209,6 +210,19 @@ class Ledger:
             high = None if unbounded or trips is None or terms.high is None else terms.high * max(trips.high, 1)
             terms = Terms(terms.low * low, high, trust)
         return terms
+
+
+def imprecise_terms(row: Row, target: Target) -> int | None:
+    """How many fp8 products Hopper's tensor core adds with fewer than 24 bits, None where at most 128 or elsewhere.
+
+    128 is the interval at which DeepGEMM moves partial sums out (deepseek-ai/DeepGEMM, README).
+    """
+    operation = row.operation
+    if target.capability != 90 or operation is None or operation.name not in DOTS or not row.inputs.startswith("f8"):
+        return None
+    limit = operation.integer("maxNumImpreciseAcc") or 0
+    most = limit if row.terms.high is None else min(limit, row.terms.high)
+    return limit if most > 128 else None
 
 
 def _row(

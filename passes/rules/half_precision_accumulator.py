@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Trust
 from kcontract.model import Accumulator, Confidence, Finding, Level, Settled
-from kcontract.passes.analysis.accumulations import Ledger
+from kcontract.passes.analysis.accumulations import Ledger, imprecise_terms
 from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row
 from kcontract.passes.base import Facts, Rule
 
@@ -81,6 +81,8 @@ class HalfPrecisionAccumulator(Rule):
             yield self._finding(row)
         if not sums:
             yield Settled(self.gate, "accumulators", read, "no floating-point sum", applicable=False)
+        elif any(imprecise_terms(row, artifact.target) for row in sums):
+            return  # see imprecise-fp8-accumulator
         elif all(level(row) is Level.NOTE for row in narrow):
             kept = len(sums) - len(narrow)
             reason = f"{kept} of {len(sums)} sums kept in 32 bits or more" + (", the others short" if narrow else "")
