@@ -23,6 +23,7 @@ Poly = dict[tuple[int, ...], int]
 Dims = tuple[int, ...]
 
 _SAME = frozenset("arith.extsi arith.extui arith.trunci arith.index_cast ttg.convert_layout tt.unsplat".split())
+_POINTER_STEPS = _SAME | {"tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"}
 _DIVIDE = frozenset("arith.divsi arith.divui arith.floordivsi".split())
 _REMAINDER = frozenset("arith.remsi arith.remui".split())
 _LIMITS = {"arith.minsi": "min", "arith.minui": "min", "arith.maxsi": "max", "arith.maxui": "max"}
@@ -80,16 +81,6 @@ class Addresses:
             self._numbers[symbol] = len(self.atoms)
             self.atoms.append(symbol)
         return {(self._numbers[symbol],): 1}
-
-    def pointer(self, value: Value) -> Value | None:
-        """The pointer argument an address starts from; None where there is none or it is not the only one."""
-        found = [
-            self.atoms[number].key
-            for monomial in self.of(value)
-            for number in monomial
-            if self.atoms[number].kind == "argument" and _is_pointer(self.atoms[number].key)
-        ]
-        return found[0] if len(found) == 1 and isinstance(found[0], Value) else None
 
     def sources(self, *values: Value) -> frozenset[Source]:
         """All that values depend on, through loads (their addresses) and control flow inside loops and branches."""
@@ -232,6 +223,23 @@ class Addresses:
         return own if step is None else add(self.of(parent.operands[position], dims), step)
 
 
+def pointer_argument(value: Value) -> Value | None:
+    """The pointer argument that an address starts from; None where it was loaded or chosen."""
+    for _ in range(_DEEPEST):
+        made = value.definition
+        if made is not None and made.name in _POINTER_STEPS:
+            value = made.operands[0]
+        elif made is not None:
+            return None
+        elif value.block.parent.name == "tt.func":
+            return value
+        elif value.block.parent.name == "scf.for" and 0 < value.index < len(value.block.parent.operands) - 2:
+            value = value.block.parent.operands[value.index + 2]
+        else:
+            return None
+    return None
+
+
 def add(left: Poly, right: Poly, sign: int = 1) -> Poly:
     """``left + sign·right``."""
     total = dict(left)
@@ -283,7 +291,3 @@ def _freeze(poly: Poly) -> tuple[tuple[tuple[int, ...], int], ...]:
 def axis(operation: Operation) -> int:
     """The grid axis that ``tt.get_program_id`` or ``tt.get_num_programs`` asks for: 0, 1 or 2."""
     return max("xyz".find(operation.attributes.get("axis", "x")[:1]), 0)
-
-
-def _is_pointer(value: object) -> bool:
-    return isinstance(value, Value) and value.type.is_pointer

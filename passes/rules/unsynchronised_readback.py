@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Confidence, Finding, Level, Related, Settled
-from kcontract.passes.analysis.address import Addresses, Poly
+from kcontract.passes.analysis.address import Addresses, Poly, pointer_argument
 from kcontract.passes.analysis.origin import place
 from kcontract.passes.base import Facts, Rule
 
@@ -60,10 +60,10 @@ class UnsynchronisedReadback(Rule):
             return
         addresses = facts.get(Addresses)
         stores = [store for store in module.find("tt.store") if store.operands[0].type.shape]
-        loads = _by_pointer(module.find("tt.load"), addresses) if stores else {}
+        loads = _by_pointer(module.find("tt.load")) if stores else {}
         clean = True
         for store in stores:
-            base = addresses.pointer(store.operands[0])
+            base = pointer_argument(store.operands[0])
             for load in loads.get(base, ()) if base is not None else ():
                 if not _reads_back(store, load, addresses):
                     continue
@@ -88,10 +88,10 @@ class UnsynchronisedReadback(Rule):
             yield Settled(self.gate, "readback", "ttgir", "no store is read back across threads")
 
 
-def _by_pointer(loads: list[Operation], addresses: Addresses) -> dict[Value, list[Operation]]:
+def _by_pointer(loads: list[Operation]) -> dict[Value, list[Operation]]:
     found: dict[Value, list[Operation]] = {}
     for load in loads:
-        base = addresses.pointer(load.operands[0]) if load.operands[0].type.shape else None
+        base = pointer_argument(load.operands[0]) if load.operands[0].type.shape else None
         if base is not None:
             found.setdefault(base, []).append(load)
     return found

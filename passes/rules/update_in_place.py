@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Confidence, Finding, Level
-from kcontract.passes.analysis.address import Addresses
+from kcontract.passes.analysis.address import Addresses, pointer_argument
 from kcontract.passes.analysis.origin import place
 from kcontract.passes.base import Facts, Rule
 
@@ -58,15 +58,16 @@ class UpdateInPlace(Rule):
         if module is None:
             return
         addresses = facts.get(Addresses)
+        loaded = {pointer_argument(load.operands[0]) for load in module.find("tt.load")}
         said: set[Value] = set()
         stored: set[Value] = set()
         for operation in module.find("tt.atomic_rmw", "tt.store"):
-            base = addresses.pointer(operation.operands[0])
+            base = pointer_argument(operation.operands[0])
             if base is None or base in said:
                 continue
             name = base.name.lstrip("%")
             if operation.name == "tt.store":
-                if _from_itself(operation, base, addresses):
+                if base in loaded and _from_itself(operation, base, addresses):
                     said.add(base)
                     yield self._finding(
                         operation, f"{name} is rewritten from what it held", f"restore_value=[{name!r}]"
@@ -115,7 +116,7 @@ def _from_itself(store: Operation, base: Value, addresses: Addresses) -> bool:
         if made.name == "tt.load":
             source = made.operands[0]
             if source is target or (
-                addresses.pointer(source) is base
+                pointer_argument(source) is base
                 and source.type.shape == target.type.shape
                 and addresses.of(source) == addresses.of(target)
             ):
