@@ -31,8 +31,10 @@ from fractions import Fraction
 from typing import Any
 
 from kcontract.ir.ttgir import Operation
+from kcontract.passes.analysis.solver import SolverTime
 
 Law = Callable[[Sequence[Any]], tuple[Any, ...]]
+_Lines = tuple[tuple[str, ...], ...]
 
 _SUMS = {
     "arith.addf": "+",
@@ -52,6 +54,7 @@ _PREDICATES = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": "
 _FAIR = frozenset(name for name in (*_SUMS, *_MAXIMA, *_MINIMA, *_LOGIC) if not name.startswith("arith.sub"))
 _PRIME = 2**61 - 1
 _POINTS = 12
+_SOLVED: dict[tuple[_Lines, bool], Judgement] = {}
 _NUMBER = re.compile(r"(?:dense<)?(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false)", re.I)
 
 
@@ -75,12 +78,22 @@ class Judgement:
     results: tuple[tuple[Fraction, ...], ...] = ()
 
 
-def judge(operation: Operation, seconds: float) -> Judgement:
-    """Judge the region of a ``tt.reduce`` or ``tt.scan``; ``seconds`` bounds the solver, where it comes to that."""
+def judge(operation: Operation, solver: SolverTime) -> Judgement:
+    """Judge the region of a ``tt.reduce`` or ``tt.scan``; ``solver`` is asked where nothing cheaper decides."""
     fast = _fair(operation)
     if fast:
         return Judgement(Status.PROVED, fast)
-    return _judge(tuple(_lines(operation)), operation.name == "tt.reduce", seconds)
+    lines, commutes = tuple(_lines(operation)), operation.name == "tt.reduce"
+    found = _judge(lines, commutes) or _SOLVED.get((lines, commutes))
+    if found is None:
+        seconds = solver.query()
+        if seconds <= 0:
+            return Judgement(Status.UNDECIDED, "the solver has no time left")
+        with solver.spent():
+            found = _solve(lines, lines[0][3:], commutes, seconds)
+        if found.status is not Status.UNDECIDED:
+            _SOLVED[lines, commutes] = found
+    return found
 
 
 def _fair(operation: Operation) -> str:
@@ -120,7 +133,8 @@ def _lines(operation: Operation) -> Iterator[tuple[str, ...]]:
 
 
 @functools.lru_cache(maxsize=256)
-def _judge(lines: tuple[tuple[str, ...], ...], commutes: bool, seconds: float) -> Judgement:
+def _judge(lines: _Lines, commutes: bool) -> Judgement | None:
+    """The answer without a solver, None where it takes one."""
     kinds = lines[0][3:]
     names = {name for _, name, *_ in lines[1:-1]}
     law = _python(lines, modular=False)
@@ -143,7 +157,7 @@ def _judge(lines: tuple[tuple[str, ...], ...], commutes: bool, seconds: float) -
     modular = _python(lines, modular=True)
     if modular is not None and _identity(modular, len(kinds), commutes):
         return Judgement(Status.PROVED, f"identity of rational functions, at {_POINTS} points modulo 2^61 - 1")
-    return _solve(lines, kinds, commutes, seconds)
+    return None
 
 
 _ORDERING = frozenset(
@@ -154,7 +168,7 @@ _KNOWN = (
 )
 
 
-def _python(lines: tuple[tuple[str, ...], ...], modular: bool) -> Law | None:
+def _python(lines: _Lines, modular: bool) -> Law | None:
     """The region as a Python function; None where an operation is unknown (or, modulo a prime, compares values)."""
     code = ["def law(x):"]
     code += [f" x{number} = x[{number}]" for number in range(2 * len(lines[0][3:]))]
@@ -292,7 +306,7 @@ def _identity(law: Law, width: int, commutes: bool) -> bool:
     return True
 
 
-def _is_online_softmax(lines: tuple[tuple[str, ...], ...]) -> bool:
+def _is_online_softmax(lines: _Lines) -> bool:
     """Each exponent is ``x - max(x, y)`` of inputs, and nothing is compared but in maxima."""
     made = {target: (name, operands) for target, name, _, *operands in lines[1:-1]}
 
@@ -308,7 +322,7 @@ def _is_online_softmax(lines: tuple[tuple[str, ...], ...]) -> bool:
     return not any(name in ("arith.cmpf", "arith.select") for name, _ in made.values())
 
 
-def _solve(lines: tuple[tuple[str, ...], ...], kinds: tuple[str, ...], commutes: bool, seconds: float) -> Judgement:
+def _solve(lines: _Lines, kinds: tuple[str, ...], commutes: bool, seconds: float) -> Judgement:
     import z3
 
     def law(x: Sequence[Any]) -> tuple[Any, ...]:

@@ -13,7 +13,6 @@ they leave open and no loaded index decides.
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.analysis.address import Addresses, Poly, Source, add, axis
 from kcontract.passes.analysis.conditions import Condition, conditions
+from kcontract.passes.analysis.solver import SolverTime
 from kcontract.passes.base import Facts
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _PARAMETERS = ("argument", "programs")
 _DERIVED = ("div", "mod", "min", "max")
-_QUERY_SECONDS = 0.1
-_TOTAL_SECONDS = 0.2
 _UNBOUNDED = 2**31 - 1
 
 
@@ -52,7 +50,7 @@ class Answer:
 
 
 class Meetings:
-    """Answers about one module. ``facts.get(Meetings)`` shares them and the time spent on z3."""
+    """Answers about one module. ``facts.get(Meetings)`` shares them among rules."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -60,7 +58,7 @@ class Meetings:
         module = facts.artifact.module
         read = module.find("tt.get_program_id") if module else []
         self.axes = sorted({axis(operation) for operation in read if self._extent(axis(operation)) > 1})
-        self._spent = 0.0
+        self.time = facts.get(SolverTime)
         self._known: dict[Operation, Answer] = {}
 
     def at(
@@ -95,14 +93,6 @@ class Meetings:
             if answer.meeting is not Meeting.APART:
                 return answer
         return Answer(Meeting.APART, "", "each address has one writer")
-
-    def budget(self) -> float:
-        """Seconds left for one z3 query."""
-        return 10.0 if self.facts.deep else min(_QUERY_SECONDS, _TOTAL_SECONDS - self._spent)
-
-    def spend(self, seconds: float) -> None:
-        """Count the time of one query."""
-        self._spent += seconds
 
 
 class _Query:
@@ -154,6 +144,7 @@ class _Query:
         atoms = self.addresses.atoms
         known = set(equal)
         fixed: set[int] = set()
+        used: set[int] = set()
         forms = [dict(part) for part in self.parts if part]
         forms += [form for form in self._pinned() if form]
         progress = True
@@ -170,7 +161,7 @@ class _Query:
                     if kind in ("pid", "lane", "trip"):
                         known.add(Source(kind, key))
                     progress = True
-            forms += self._quotients(fixed)
+            forms += self._quotients(fixed, used)
         return [source for source in differ if source not in known]
 
     def _moving(self, number: int) -> set[Source]:
@@ -187,17 +178,12 @@ class _Query:
                 return
             yield number
 
-    def _quotients(self, fixed: set[int]) -> Iterator[dict[int, int]]:
-        """Where x // y and x % y are both fixed, so is x."""
-        atoms = self.addresses.atoms
-        for number in list(fixed):
-            kind, key = atoms[number]
-            if kind != "div":
-                continue
-            other = next(iter(self.addresses.atom("mod", key)))[0]
-            whole = -1 - number  # a mark: this quotient was used
-            if other in fixed and whole not in fixed:
-                fixed.add(whole)
+    def _quotients(self, fixed: set[int], used: set[int]) -> Iterator[dict[int, int]]:
+        """Where x // y and x % y are both fixed, so is x. ``used`` quotients were told before."""
+        for number in fixed - used:
+            kind, key = self.addresses.atoms[number]
+            if kind == "div" and next(iter(self.addresses.atom("mod", key)))[0] in fixed:
+                used.add(number)
                 yield from (part for part in self._by_parameters(dict(key[0])) if part)
 
     def _pinned(self) -> Iterator[dict[int, int] | None]:
@@ -236,12 +222,11 @@ class _Query:
 
     def _solve(self, who: str, differ: list[Source], equal: frozenset[Source]) -> Answer:
         undecided = Answer(Meeting.UNKNOWN, who, "the address was not decided in time")
-        seconds = self.meetings.budget()
+        seconds = self.meetings.time.query()
         if seconds <= 0:
             return undecided
         import z3
 
-        start = time.perf_counter()
         solver = z3.Solver()
         solver.set("timeout", max(int(seconds * 1000), 1))
         copies = _Copies(self, solver, equal)
@@ -252,8 +237,8 @@ class _Query:
         for left, right, predicate in self._comparisons():
             for copy in (0, 1):
                 copies.compare(left, right, predicate, copy)
-        result = solver.check()
-        self.meetings.spend(time.perf_counter() - start)
+        with self.meetings.time.spent():
+            result = solver.check()
         if result == z3.unsat:
             return Answer(Meeting.APART)
         if result != z3.sat:
@@ -347,11 +332,9 @@ class _Copies:
             self.solver.add(made == z3.If(smaller, *((left, right) if kind == "min" else (right, left))))
             return
         self.solver.add(right >= 1, left >= 0)  # index arithmetic: C division equals floor division there
-        rest = z3.FreshInt()
-        self.solver.add(rest >= 0, rest < right)
-        self.solver.add(left == right * (made if kind == "div" else rest) + (rest if kind == "div" else made))
-        if kind == "mod":
-            self.solver.add(made >= 0, made < right)
+        other = z3.FreshInt()
+        quotient, rest = (made, other) if kind == "div" else (other, made)
+        self.solver.add(left == right * quotient + rest, quotient >= 0, rest >= 0, rest < right)
 
 
 def _name(source: Source) -> str:

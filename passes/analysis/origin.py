@@ -55,7 +55,7 @@ def summand(value: Value, summed: bool = False, depth: int = 0) -> Value | None:
     if made.name == "scf.for":
         term = _added(made, value.index)
         return found if term is None else summand(term, True, depth + 1)
-    if made.name in SHAPES or made.name in CONVERSIONS:
+    if made.operands and (made.name in SHAPES or made.name in CONVERSIONS):  # an allocation may have none
         return summand(made.operands[0], summed, depth + 1)
     if made.name in ("arith.mulf", "arith.divf"):
         for factor in made.operands[: 2 if made.name == "arith.mulf" else 1]:

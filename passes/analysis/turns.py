@@ -65,7 +65,10 @@ def _flag(value: Value, loop: Operation) -> Operation | None:
     while todo:
         value = todo.pop()
         made = value.definition
-        if made is not None and made.name in _FLAGS and loop in made.ancestors():
+        asks = made is not None and (
+            made.name in _FLAGS or (made.name == "tt.load" and made.integer("isVolatile") == 1)
+        )
+        if made is not None and asks and loop in made.ancestors():
             return made
         feeders: list[Value] = []
         if made is None and value.block.parent is loop:

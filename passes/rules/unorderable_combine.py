@@ -9,9 +9,8 @@ from kcontract.ir.artifact import Artifact
 from kcontract.ir.ttgir import Operation
 from kcontract.model import Confidence, Finding, Level, Place, Settled
 from kcontract.passes.analysis.combine import Judgement, Status, judge
+from kcontract.passes.analysis.solver import SolverTime
 from kcontract.passes.base import Facts, Rule
-
-_SECONDS = 0.1
 
 
 class UnorderableCombine(Rule):
@@ -62,7 +61,7 @@ class UnorderableCombine(Rule):
         operations = artifact.module.find("tt.reduce", "tt.scan")
         proofs = []
         for operation in operations:
-            judgement = judge(operation, 10.0 if facts.deep else _SECONDS)
+            judgement = judge(operation, facts.get(SolverTime))
             if judgement.status is Status.PROVED:
                 proofs.append(judgement.how)
             else:

@@ -144,6 +144,18 @@ def in_turn_by_counter(x, o, lock, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def in_turn_by_load(x, o, lock, BLOCK: tl.constexpr):
+    """The same with a volatile load."""
+    program = tl.program_id(0)
+    while tl.load(lock, volatile=True) != program:
+        pass
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(o + at, tl.load(x + program * BLOCK + at))
+    tl.debug_barrier()
+    tl.atomic_xchg(lock, program + 1)
+
+
+@triton.jit
 def under_lock(x, o, lock, BLOCK: tl.constexpr):
     """A lock that any program may take next."""
     program = tl.program_id(0)
@@ -403,3 +415,11 @@ def fused_persistent_sum(x, o, tiles, steps, BLOCK: tl.constexpr):
         if step % steps == steps - 1:
             tl.store(o + tile * BLOCK + at, total)
             total = tl.zeros((BLOCK,), tl.float32)
+
+
+@triton.jit
+def descriptor_difference(d, x, BLOCK: tl.constexpr):
+    """A tile that a TMA copy puts into an allocation, subtracted."""
+    at = tl.arange(0, BLOCK)
+    tile = d.load([0, 0])
+    tl.store(x + at[:, None] * BLOCK + at[None, :], tile - tile * tile)

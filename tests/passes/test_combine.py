@@ -8,15 +8,17 @@ from order_kernels import artifact, findings
 
 from kcontract.model import Level
 from kcontract.passes.analysis.combine import Status, judge
+from kcontract.passes.analysis.solver import SolverTime
+from kcontract.passes.base import Facts
 
 RULE = "unorderable-combine"
 INDEX = {"x": "*fp32", "o": "*i32", "n": "i32"}
 
 
 def judgement(kernel, signature=None, target=90, **constants):
-    module = artifact(kernel, signature, target, {"BLOCK": 128, **constants}).module
-    (operation,) = module.find("tt.reduce", "tt.scan")
-    return judge(operation, 5.0)
+    made = artifact(kernel, signature, target, {"BLOCK": 128, **constants})
+    (operation,) = made.module.find("tt.reduce", "tt.scan")
+    return judge(operation, Facts(made, deep=True).get(SolverTime))
 
 
 @pytest.mark.parametrize("name", ["subtract", "mean", "squares", "larger_magnitude", "first", "capped_add"])
@@ -80,3 +82,11 @@ def test_unknown_functions_are_undecided():
     (found,) = findings(RULE, k.reduce_one, constants={"BLOCK": 128, "F": "log_sum"})
     assert found.level is Level.NOTE
     assert "math.log" in found.message
+
+
+def test_without_time_for_the_solver_nothing_is_decided(monkeypatch):
+    monkeypatch.setattr(SolverTime, "query", lambda self: 0.0)
+    monkeypatch.setattr("kcontract.passes.analysis.combine._SOLVED", {})
+    (found,) = findings(RULE, k.scan_two, constants={"BLOCK": 128, "F": "segmented"})
+    assert found.level is Level.NOTE
+    assert "no time left" in found.message

@@ -64,7 +64,7 @@ class TestUnorderedFloatAtomic:
         assert found.confidence is Confidence.INFERRED
         assert "may meet" in found.message
 
-    @pytest.mark.parametrize("kernel", [k.in_turn, k.in_turn_by_counter])
+    @pytest.mark.parametrize("kernel", [k.in_turn, k.in_turn_by_counter, k.in_turn_by_load])
     def test_sums_that_wait_for_their_turn_are_silent(self, kernel):
         """FA-a: the deterministic attention backward."""
         assert findings(ATOMIC, kernel, LOCK) == ()
@@ -266,3 +266,12 @@ def test_reassociation_alone_is_no_finding():
     assert report.findings == ()
     assert {v.status for v in report.verdicts if v.gate.startswith("ORD")} == {Status.UNDECIDED}
     assert {v.reason for v in report.verdicts if v.gate.startswith("ORD")} == {"needs a run"}
+
+
+@pytest.mark.parametrize("target", [90, 100])
+def test_values_that_arrive_through_shared_memory(target):
+    made = artifact(k.descriptor_difference, DESCRIPTOR, target, {"BLOCK": 64})
+    assert any(not operation.operands for operation in made.module.find("ttg.local_alloc"))
+    report = check(made, select=["ORD-01", "ORD-02", "ORD-03"])
+    assert report.errors == ()
+    assert report.open_findings() == ()
