@@ -57,7 +57,7 @@ def test_partly_settled_names_what_is_missing():
 
 
 def test_gate_that_needs_a_run_is_never_passed_statically():
-    facts = [Settled("ORD-02", "atomics", "ttgir")]
+    facts = [Settled("ORD-02", name, "ttgir") for name in ("atomics", "readback")]
     assert aggregate("ORD-02", [], facts).reason == "needs a run"
 
 
