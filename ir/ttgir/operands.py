@@ -59,6 +59,7 @@ REORDERED: dict[str, Reorder] = {
     "tt.dot_scaled": _scales_last,
     "tt.experimental_descriptor_reduce": _source_before_indices,
     "tt.experimental_descriptor_store": _source_before_indices,
+    "ttg.local_scatter": _source_before_indices,
     "ttng.async_tma_copy_global_to_local": _barrier_before_result,
     "ttng.async_tma_gather": _barrier_before_result,
     "ttng.tc_gen5_mma": _predicates_last(5),

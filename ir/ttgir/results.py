@@ -76,7 +76,9 @@ def _types(name: str, section: str, count: int) -> _Types:
     rule = _RULES.get(name)
     if rule is None:
         dialect = name.partition(".")[0]
-        rule = _printed if dialect in ("arith", "math") or name in _SAME else _arrow_only
+        rule = (
+            _printed if dialect in ("arith", "math") or name in _SAME or name.startswith("nvvm.read.") else _arrow_only
+        )
     types = rule(section, count)
     return types if len(types) == count else (types * count if len(types) == 1 else (UNKNOWN,) * count)
 
@@ -128,10 +130,6 @@ def _i32(section: str, count: int) -> _Types:
     return (_I32,) * count
 
 
-def _i1(section: str, count: int) -> _Types:
-    return (_I1,) * count
-
-
 def _index(section: str, count: int) -> _Types:
     return (_INDEX,) * count
 
@@ -162,7 +160,9 @@ _RULES: dict[str, _Rule] = {
     "arith.constant": _constant,
     "arith.select": _last,
     "gpu.block_id": _index,
+    "gpu.cluster_id": _index,
     "gpu.thread_id": _index,
+    "math.fpowi": _first,
     "math.isfinite": _compared,
     "math.isinf": _compared,
     "math.isnan": _compared,
@@ -177,6 +177,7 @@ _RULES: dict[str, _Rule] = {
     "ttg.async_commit_group": _tokens,
     "ttg.async_copy_global_to_local": _tokens,
     "ttg.async_wait": _tokens,
+    "ttg.warp_id": _i32,
     "ttng.tc_gen5_mma": _tokens,
     "ttng.tc_gen5_mma_scaled": _tokens,
     "ttng.tmem_alloc": _then_tokens,
@@ -188,9 +189,11 @@ _RULES: dict[str, _Rule] = {
 # Operations that print their result's type, or one type that all results share, after the colon.
 _SAME = frozenset(
     (
+        "llvm.intr.expect",
         "llvm.mlir.constant",
         "llvm.mlir.poison",
         "llvm.mlir.undef",
+        "tt.approx_divf",
         "tt.clampf",
         "tt.get_num_programs",
         "tt.get_program_id",

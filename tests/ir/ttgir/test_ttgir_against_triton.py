@@ -7,14 +7,15 @@ import subprocess
 import sys
 
 import pytest
-
-pytest.importorskip("triton", reason="the oracle is Triton's own parser")
-
+import triton
 import ttgir_oracle
 
 from kcontract.ir.ttgir import reader
 
 HERE = pathlib.Path(__file__).parent
+MODULES = ["constructs", "tensor_memory"]
+if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9):
+    MODULES.append("since_triton_3_9")
 TARGETS = ("sm75", "sm80", "sm86", "sm89", "sm90", "sm100", "sm120", "sm121")
 
 
@@ -55,11 +56,11 @@ def test_a_thousand_kernels(tmp_path):
     print(f"Triton {summary['triton']}: {summary['written']}, {operations:,} operations, 0 differences")
 
 
-@pytest.mark.parametrize("name", ["constructs", "tensor_memory"])
+@pytest.mark.parametrize("name", MODULES)
 def test_constructs_no_kernel_shows(name):
     operations, found = ttgir_oracle.differences(HERE / "modules" / f"{name}.mlir")
     assert not found, "\n".join(found)
-    assert operations > 15
+    assert operations >= 12
 
 
 def test_the_comparison_notices_a_wrong_operand_order(monkeypatch):

@@ -198,6 +198,16 @@ def spin(lock_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def atomic_accesses(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.atomic_load(x_ptr + offsets, mask=offsets < n, sem="acquire", scope="gpu")
+    tl.atomic_store(y_ptr + offsets, x + x, mask=offsets < n, sem="release", scope="gpu")
+    tl.atomic_poll(y_ptr, n)
+    done = tl.atomic_poll(y_ptr, n, timeout_ns=1000)
+    tl.store(x_ptr, done.to(tl.int32))
+
+
+@triton.jit
 def descriptors(x_ptr, y_ptr, m, n, M: tl.constexpr, N: tl.constexpr):
     x = tl.make_tensor_descriptor(x_ptr, shape=[m, n], strides=[n, 1], block_shape=[M, N])
     y = tl.make_tensor_descriptor(y_ptr, shape=[m, n], strides=[n, 1], block_shape=[M, N])
@@ -433,6 +443,7 @@ CASES = [
     (atomics, {"x_ptr": "*fp16", "y_ptr": "*fp16", "z_ptr": "*i32", "n": "i32"}, {"BLOCK": 128}, ("",), ALL[2:], {}),
     *_plain(atomics, ("fp32", "i32")),
     *_plain(spin, ("i32",)),
+    *(_plain(atomic_accesses, ("i32",)) if hasattr(tl, "atomic_poll") else []),
     *_plain(descriptors, ("fp16", "fp32"), targets=ALL),
     *_plain(loops, FLOATS),
     *_plain(early_return, ("fp32", "i32")),
