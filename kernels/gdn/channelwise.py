@@ -90,7 +90,7 @@ def gradients_channel(
     q, k, v, g, beta, do, h, dh, Vn, KS, Y, dq, dk, dq_sum, dk_sum, dg, db, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, V,
     GROUP: tl.constexpr, K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, VARLEN: tl.constexpr,
-    PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Grid (H, chunks). As `gradients_scalar`, with dg ``[.., HV, K]``."""
     hk = tl.program_id(0)
@@ -112,7 +112,7 @@ def gradients_channel(
             dL = tl.zeros((C, C), dtype=tl.float32)
             dL_t = tl.zeros((C, C), dtype=tl.float32)
             row_b = tl.zeros((C,), dtype=tl.float32)
-            for start in tl.range(0, V, BV, num_stages=STAGES):
+            for start in tl.range(0, V, BV, num_stages=1):
                 x = start + tl.arange(0, BV)
                 rows = grid2(tile * C * V, i, x, V, 1)
                 tokens = grid2(value, i, x, HV * V, 1)
@@ -183,7 +183,7 @@ def gradients_channel(
                 from_start = tl.zeros((C, BK), dtype=tl.float32)
                 from_end = tl.zeros((C, BK), dtype=tl.float32)
                 ends = tl.zeros((BK,), dtype=tl.float32)
-                for top in tl.range(0, V, BV, num_stages=STAGES):
+                for top in tl.range(0, V, BV, num_stages=1):
                     x = top + tl.arange(0, BV)
                     state = grid2(tile * V * K, x, d, K, 1)
                     rows = grid2(tile * C * V, i, x, V, 1)

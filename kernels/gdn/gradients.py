@@ -17,24 +17,11 @@ from kcontract.kernels.gdn.tiles import decay_from, grid2, pick, place
 
 
 @triton.jit
-def _gram(left, right, inside, stride, K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr):
-    """``left right^T`` of two [C, K] tiles whose rows lie ``stride`` apart."""
-    i = tl.arange(0, C)
-    product = tl.zeros((C, C), dtype=tl.float32)
-    for start in tl.range(0, K, BK, num_stages=1):
-        d = start + tl.arange(0, BK)
-        a = tl.load(grid2(left, i, d, stride, 1), mask=inside[:, None], other=0.0)
-        b = tl.load(grid2(right, i, d, stride, 1), mask=inside[:, None], other=0.0)
-        product = tl.dot(a, tl.trans(b), product, input_precision=PRECISION)
-    return product
-
-
-@triton.jit
 def gradients_scalar(
     q, k, v, beta, ga, do, h, dh, Vn, KS, Y, dq, dk, dq_sum, dk_sum, dg, db, cu_seqlens, chunk_sequence, chunk_start,
-    scale, T, NT, N, H, V,
-    GROUP: tl.constexpr, K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr, VARLEN: tl.constexpr,
-    PRECISION: tl.constexpr, STAGES: tl.constexpr,
+    scale, T, NT, N, H,
+    V: tl.constexpr, GROUP: tl.constexpr, K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
+    VARLEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Grid (H, chunks). Write dq, dk ``[.., H, K]``, and in float32 dg, db ``[.., H * GROUP]``.
 
@@ -58,61 +45,69 @@ def gradients_scalar(
             dl = tl.zeros((C, C), dtype=tl.float32)
             row_r = tl.zeros((C,), dtype=tl.float32)
             row_z = tl.zeros((C,), dtype=tl.float32)
-            for start in tl.range(0, V, BV, num_stages=STAGES):
+            for start in tl.static_range(0, V, BV):
                 x = start + tl.arange(0, BV)
                 rows = grid2(tile * C * V, i, x, V, 1)
                 tokens = grid2(value, i, x, HV * V, 1)
-                vn = tl.load(Vn + rows)
-                do_tile = tl.load(do + tokens, mask=inside[:, None], other=0.0)
-                sd = tl.dot(do_tile, tl.trans(vn), sd, input_precision=PRECISION)
                 y = tl.load(Y + rows)
-                dl = tl.dot(y, tl.trans(vn), dl, input_precision=PRECISION)
                 ks = tl.load(KS + rows).to(tl.float32)
                 v_tile = tl.load(v + tokens, mask=inside[:, None], other=0.0).to(tl.float32)
+                vn = tl.load(Vn + rows)
+                do_tile = tl.load(do + tokens, mask=inside[:, None], other=0.0)
                 row_r += tl.sum(y.to(tl.float32) * (v_tile - ks), 1)
                 row_z -= tl.sum(y.to(tl.float32) * ks, 1)
+                sd = tl.dot(do_tile, tl.trans(vn), sd, input_precision=PRECISION)
+                dl = tl.dot(y, tl.trans(vn), dl, input_precision=PRECISION)
+            QK = tl.zeros((C, C), dtype=tl.float32)
+            KK = tl.zeros((C, C), dtype=tl.float32)
+            for start in tl.static_range(0, K, BK):
+                at = grid2(token, i, start + tl.arange(0, BK), H * K, 1)
+                q_tile = tl.load(q + at, mask=inside[:, None], other=0.0)
+                k_tile = tl.load(k + at, mask=inside[:, None], other=0.0)
+                QK = tl.dot(q_tile, tl.trans(k_tile), QK, input_precision=PRECISION)
+                KK = tl.dot(k_tile, tl.trans(k_tile), KK, input_precision=PRECISION)
             G = decay_from(cum, C)
             dP = scale * sd * G
             dP16 = dP.to(q.dtype.element_ty)
-            pair = dP * _gram(q + token, k + token, inside, H * K, K, C, BK, PRECISION)
-            dga = tl.sum(pair, 1) - tl.sum(pair, 0)
             dl = tl.where(i[:, None] > i[None, :], -dl * G, 0.0)
-            pair = dl * _gram(k + token, k + token, inside, H * K, K, C, BK, PRECISION)
+            pair = dl * KK
             row_r += tl.sum(pair, 1)
             tl.store(db + (first + i) * HV + hv, row_r, mask=inside)
-            pair *= b[:, None]
-            dga += tl.sum(pair, 1) - tl.sum(pair, 0)
+            pair = pair * b[:, None] + dP * QK
+            dga = tl.sum(pair, 1) - tl.sum(pair, 0)
             m16 = (dl * b[:, None]).to(q.dtype.element_ty)
             row_z *= b
             gam = tl.exp(cum)
             r = tl.exp(pick(cum, C - 1, C) - cum)
-            minus = -b * gam
             states = 0.0
             row_k = tl.zeros((C,), dtype=tl.float32)
             for start in tl.range(0, K, BK, num_stages=1):
                 d = start + tl.arange(0, BK)
-                acc_q = tl.zeros((C, BK), dtype=tl.float32)
-                acc_k = tl.zeros((C, BK), dtype=tl.float32)
-                for column in tl.range(0, V, BV, num_stages=STAGES):
+                from_states = tl.zeros((C, BK), dtype=tl.float32)
+                from_start = tl.zeros((C, BK), dtype=tl.float32)
+                from_end = tl.zeros((C, BK), dtype=tl.float32)
+                for column in tl.static_range(0, V, BV):
                     x = column + tl.arange(0, BV)
                     state = grid2(tile * V * K, x, d, K, 1)
-                    rows = grid2(tile * C * V, i, x, V, 1)
                     h_t = tl.load(h + state)
                     dh_t = tl.load(dh + state)
+                    if V > BV:
+                        rows = grid2(tile * C * V, i, x, V, 1)
+                        y = tl.load(Y + rows)
+                        vn = tl.load(Vn + rows)
+                        do_tile = tl.load(do + grid2(value, i, x, HV * V, 1), mask=inside[:, None], other=0.0)
                     states += tl.sum(tl.sum(h_t.to(tl.float32) * dh_t.to(tl.float32), 1), 0)
-                    do_tile = tl.load(grid2(do + value, i, x, HV * V, 1), mask=inside[:, None], other=0.0)
-                    acc_q = tl.dot(do_tile, h_t, acc_q, input_precision=PRECISION)
-                    vn = (tl.load(Vn + rows).to(tl.float32) * r[:, None]).to(q.dtype.element_ty)
-                    acc_k = tl.dot(vn, dh_t, acc_k, input_precision=PRECISION)
-                    z = (tl.load(Y + rows).to(tl.float32) * minus[:, None]).to(q.dtype.element_ty)
-                    acc_k = tl.dot(z, h_t, acc_k, input_precision=PRECISION)
+                    from_states = tl.dot(do_tile, h_t, from_states, input_precision=PRECISION)
+                    from_start = tl.dot(y, h_t, from_start, input_precision=PRECISION)
+                    from_end = tl.dot(vn, dh_t, from_end, input_precision=PRECISION)
                 at = grid2(token, i, d, H * K, 1)
                 q_tile = tl.load(q + at, mask=inside[:, None], other=0.0)
                 k_tile = tl.load(k + at, mask=inside[:, None], other=0.0)
-                acc_q *= (scale * gam)[:, None]
+                acc_q = (scale * gam)[:, None] * from_states
                 dga += tl.sum(acc_q * q_tile.to(tl.float32), 1)
-                row_k += tl.sum(acc_k * k_tile.to(tl.float32), 1)
                 acc_q = tl.dot(dP16, k_tile, acc_q, input_precision=PRECISION)
+                acc_k = r[:, None] * from_end - (b * gam)[:, None] * from_start
+                row_k += tl.sum(acc_k * k_tile.to(tl.float32), 1)
                 acc_k = tl.dot(m16, k_tile, acc_k, input_precision=PRECISION)
                 turned = tl.dot(tl.trans(q_tile), dP16, input_precision=PRECISION)
                 turned = tl.dot(tl.trans(k_tile), m16, turned, input_precision=PRECISION)

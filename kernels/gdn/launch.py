@@ -18,12 +18,6 @@ from kcontract.kernels.gdn.scan import scan
 
 Tensor = torch.Tensor
 
-SCAN = {"BV": 64, "STAGES": 2, "num_warps": 4}
-GRAD = {"BK": 64, "BV": 64, "STAGES": 2, "num_warps": 4}
-GRAD_CHANNEL = {"BK": 64, "BV": 64, "STAGES": 1, "num_warps": 8}
-PREP = {"num_warps": 4}
-PREP_CHANNEL = {"num_warps": 8}
-
 SEGMENT = 8
 """Fewest chunks worth a segment of their own when a sequence is split: below, composing segments costs more than it saves."""
 
@@ -89,12 +83,12 @@ def prepare(
         Qg, Kg, Kr = (k.new_empty(rows) for _ in range(3))
         out = Prepared(ga, A, square, P, Qg, Kr, Kg, GC=float32.new_empty(*tiles, p.K))
         prepare_channel[(p.HV, c.count)](
-            q, k, g, beta, A, square, P, Qg, Kg, Kr, out.GC, *place, **constants, **PREP_CHANNEL
+            q, k, g, beta, A, square, P, Qg, Kg, Kr, out.GC, *place, **constants, num_warps=8
         )
     else:
         Qg = ga if solve else k.new_empty(rows)
         out = Prepared(ga, A, square, P, Qg, k, Kg=k, GC=ga)
-        prepare_scalar[(p.HV, c.count)](q, k, g, beta, ga, A, square, P, Qg, *place, **constants, **PREP)
+        prepare_scalar[(p.HV, c.count)](q, k, g, beta, ga, A, square, P, Qg, *place, **constants, num_warps=4)
     return out
 
 
@@ -103,48 +97,55 @@ def precision(x: Tensor) -> str:
     return "tf32x3" if x.dtype == torch.float32 else "tf32"
 
 
-def segments(p: Problem, c: Chunks, programs: int, like: Tensor) -> int:
-    """Into how many pieces to cut each sequence so that the scans fill the device: 1 when heads alone do.
+def processors(device: torch.device) -> int:
+    """Multiprocessors of the device that the kernels will run on."""
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
-    Composing segments multiplies by K x K float32 matrices, rounded to tf32, in shared memory: too coarse for float32 inputs, too
-    large for K = 256.
+
+@dataclass(frozen=True)
+class Plan:
+    """How a scan is spread: rows of V a program, and segments a sequence."""
+
+    rows: int
+    segments: int
+
+
+def plan(p: Problem, c: Chunks, directions: int, k: Tensor) -> Plan:
+    """128 rows when heads alone fill the device: two warpgroups then share each tile. Else 64, and sequences cut into segments.
+
+    Composing segments multiplies by K x K float32 matrices, rounded to tf32, in shared memory: too coarse for float32
+    inputs, too large for K = 256.
     """
-    device = like.device
-    if device.type != "cuda" or like.dtype == torch.float32 or p.K > 128:
-        return 1
-    processors = torch.cuda.get_device_properties(device).multi_processor_count
-    return max(1, min(processors // max(programs, 1), c.per_sequence // SEGMENT))
+    heads, available = directions * p.N * p.HV, processors(k.device)
+    small = k.dtype != torch.float32 and p.K <= 128
+    if small and p.V >= 128 and heads * (p.V // 128) >= available:
+        return Plan(128, 1)
+    spare = available // (heads * (p.V // 64))
+    return Plan(64, max(1, min(spare, c.per_sequence // SEGMENT)) if small else 1)
 
 
 def run_scan(
-    p: Problem, c: Chunks, x: Prepared, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, nseg: int, *,
+    p: Problem, c: Chunks, x: Prepared, q: Tensor, v: Tensor, beta: Tensor, *,
     o: Tensor | None = None, h0: Tensor | None = None, ht: Tensor | None = None,
     do: Tensor | None = None, h: Tensor | None = None, dh: Tensor | None = None, Vn: Tensor | None = None,
     KS: Tensor | None = None, Y: Tensor | None = None, dv: Tensor | None = None, dht: Tensor | None = None,
     dh0: Tensor | None = None,
 ) -> None:  # fmt: skip
     """The forward scan into o and ht, or with ``do`` both scans into h, dh, Vn, KS, Y, dv and dh0."""
-    back = do is not None
-    summary = None
-    if nseg > 1:
-        summary = x.ga.new_empty(2 if back else 1, p.N * p.HV, nseg, p.K, p.V + p.K)
+    directions = 1 if do is None else 2
+    way = plan(p, c, directions, q)
+    summary = x.ga.new_empty(directions, p.N * p.HV, way.segments, p.K, p.V + p.K) if way.segments > 1 else None
     kept = [x.ga if t is None else t for t in (h, dh, Vn, KS, Y, o, dv, h0, ht, dht, dh0, summary)]
-    for final in [False, True] if nseg > 1 else [True]:
+    for final in [False, True] if way.segments > 1 else [True]:
         rows = p.V if final else p.V + p.K
-        BV = scan_rows(p, nseg)
-        scan[(rows // BV, p.N * p.HV, nseg * (2 if back else 1))](
-            q, x.k, v, do if back else v, beta, x.ga, x.square, x.P, x.Qg, x.Kg, x.GC, *kept,
+        scan[(rows // way.rows, p.N * p.HV, way.segments * directions)](
+            q, x.k, v, v if do is None else do, beta, x.ga, x.square, x.P, x.Qg, x.Kg, x.GC, *kept,
             c.cu_seqlens, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV, p.V,
-            K=p.K, C=CHUNK, BV=BV, NSEG=nseg, VARLEN=c.varlen, CHANNEL=p.channelwise,
+            K=p.K, C=CHUNK, BV=way.rows, NSEG=way.segments, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
-            BACKWARD=back, SUMMARY=not final, PRECISION=precision(k),
-            STAGES=SCAN["STAGES"] if p.K * k.element_size() <= 256 else 1, num_warps=BV // 16,
+            BACKWARD=do is not None, SUMMARY=not final, PRECISION=precision(q),
+            STAGES=2 if p.K * q.element_size() <= 256 else 1, num_warps=way.rows // 16,
         )  # fmt: skip
-
-
-def scan_rows(p: Problem, nseg: int) -> int:
-    """Rows of V a program of the scan: 128 share each tile among more threads, 64 give twice the programs."""
-    return SCAN["BV"]
 
 
 def forward(
@@ -154,7 +155,7 @@ def forward(
     x = prepare(p, c, q, k, g, beta)
     o = torch.empty_like(v)
     ht = x.ga.new_empty(p.N, p.HV, p.K, p.V) if want_ht else None
-    run_scan(p, c, x, q, k, v, beta, segments(p, c, p.N * p.HV * (p.V // 64), v), o=o, h0=h0, ht=ht)
+    run_scan(p, c, x, q, v, beta, o=o, h0=h0, ht=ht)
     return o, ht, x
 
 
@@ -168,23 +169,22 @@ def backward(
     h, dh = k.new_empty(*tiles, p.V, p.K), k.new_empty(*tiles, p.V, p.K)
     Vn, KS, Y = (k.new_empty(*tiles, CHUNK, p.V) for _ in range(3))
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
-    nseg = segments(p, c, 2 * p.N * p.HV * (p.V // 64), v)
-    run_scan(p, c, x, q, k, v, beta, nseg, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
-    sums = (
-        (ga, ga)
-        if p.HV == p.H
-        else (torch.empty_like(q, dtype=torch.float32), torch.empty_like(k, dtype=torch.float32))
-    )
+    dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
+    run_scan(p, c, x, q, v, beta, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
+    group = p.HV // p.H
+    sums = [torch.empty_like(t, dtype=torch.float32) if group > 1 else ga for t in (q, k)]
     place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.V)
-    constants = {"GROUP": p.HV // p.H, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
+    constants = {"GROUP": group, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
+    results = (dq, dk, *sums, dg, db)
     if p.channelwise:
         gradients_channel[(p.H, c.count)](
-            q, k, v, g, beta, do, h, dh, Vn, KS, Y, dq, dk, *sums, dg, db, *place, **constants, **GRAD_CHANNEL
+            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *results, *place, **constants, BK=64, BV=64, num_warps=8
         )
     else:
+        wide = k.element_size() == 2
         gradients_scalar[(p.H, c.count)](
-            q, k, v, beta, ga, do, h, dh, Vn, KS, Y, dq, dk, *sums, dg, db, *place, **constants, **GRAD
-        )
+            q, k, v, beta, ga, do, h, dh, Vn, KS, Y, *results, *place, **constants,
+            BK=64 if wide else 32, BV=min(p.V, 128 if wide else 64), num_warps=4,
+        )  # fmt: skip
     return dq, dk, dv, dg, db, dh0
