@@ -93,8 +93,8 @@ def load(strand: Strand, space: str, address: Array, dtype: str, count: int, mas
         where, chosen = active(address, mask)
         chosen = address if chosen is None else chosen
         strand.machine.memory.check(chosen, size, lanes_of(strand, mask), write=False, width=width)
-        if strand.machine.checker is not None:
-            strand.machine.checker.global_access(strand, chosen, size, mask, "read")
+        if strand.machine.checker is not None and space == "global":
+            strand.machine.checker.global_access(strand, address, size, mask, "read")
         parts = [memory.load_global(chosen + np.int64(k), _WHOLE[width]) for k in range(0, size, width)]
     else:
         rows, row, address = _rows(strand, space, address)
@@ -105,7 +105,7 @@ def load(strand: Strand, space: str, address: Array, dtype: str, count: int, mas
         chosen = address if chosen is None else chosen
         index = rows.index(row, chosen, size, width)
         if strand.machine.checker is not None and space != "local":
-            strand.machine.checker.shared_access(strand, row, chosen, size, mask, "read")
+            strand.machine.checker.shared_access(strand, strand.cta, address, size, mask, "read")
         view = rows.view(_WHOLE[width])
         parts = [view.take(index + k) for k in range(size // width)]
     if where is not None:
@@ -176,18 +176,31 @@ def store(strand: Strand, space: str, address: Array, parts: list[Array], mask: 
     if row is None:
         machine.memory.check(chosen, size, lanes_of(strand, mask), write=True, width=width)
         if machine.checker is not None:
-            machine.checker.global_access(strand, chosen, size, mask, "write")
+            machine.checker.global_access(strand, address, size, mask, "write")
         for k, whole in enumerate(data):
             memory.store_global(chosen + np.int64(k * width), whole)
+            if machine.checker is not None:
+                _overlap("global", chosen, whole, memory.load_global(chosen + np.int64(k * width), whole.dtype.str))
         return
     row = np.broadcast_to(row, shape)
     row = row if where is None else row[where]
     index = rows.index(row, chosen, size, width)
     if machine.checker is not None and space != "local":
-        machine.checker.shared_access(strand, row, chosen, size, mask, "write")
+        machine.checker.shared_access(strand, strand.cta, address, size, mask, "write")
     view = rows.view(_WHOLE[width])
     for k, whole in enumerate(data):
         view[index + k] = whole.view(view.dtype)
+        if machine.checker is not None:
+            _overlap(rows.name, chosen, whole, view[index + k])
+
+
+def _overlap(space: str, address: Array, given: Array, found: Array) -> None:
+    """Threads of one store that write different values to one address race."""
+    bits = "u8" if given.dtype.itemsize >= 8 else f"u{given.dtype.itemsize}"
+    lost = np.ascontiguousarray(given).view(bits) != np.ascontiguousarray(found).view(bits)
+    if lost.any():
+        place = np.repeat(address.reshape(-1), lost.size // address.size)[np.flatnonzero(lost)[0]]
+        raise Fault("race", f"threads of one store write different values to {space} address {int(place):#x}")
 
 
 def _cas(old: Array, new: Array, swap: Array) -> Array:
@@ -245,7 +258,7 @@ def atomic(
         chosen = (address if chosen is None else chosen).reshape(-1)
         machine.memory.check(chosen, size, chosen.size, write=True, width=size)
         if machine.checker is not None:
-            machine.checker.global_access(strand, chosen, size, mask, "atomic")
+            machine.checker.global_access(strand, address, size, mask, "atomic")
         index = (chosen - memory._BASE) // size
         view = memory.everything(bits.str)
     elif space == "shared":
@@ -257,7 +270,7 @@ def atomic(
         chosen = (address if chosen is None else chosen).reshape(-1)
         index = rows.index(row, chosen, size, size)
         if machine.checker is not None:
-            machine.checker.shared_access(strand, row, chosen, size, mask, "atomic")
+            machine.checker.shared_access(strand, strand.cta, address, size, mask, "atomic")
         view = rows.view(_WHOLE[size])
     else:
         raise Unsupported(f"atomics on {space} memory are not simulated")

@@ -129,6 +129,3 @@ class Asynchronous:
         for groups in (self.copies, self.bulk, self.wgmma):
             groups.commit(everyone)
             groups.wait(everyone, 0)
-
-    def fence(self, strand: Strand, words: tuple[str, ...], mask: Array | None) -> None:
-        """Checked mode listens."""

@@ -43,7 +43,7 @@ def copy_async(strand: Strand, target: Array, source: Array, size: int, given: A
     row = flat(strand, strand.cta, chosen)
     threads = strand.ids()[chosen]
     if machine.checker is not None and len(to):
-        machine.checker.begin_write(row, to, size, "cp.async", threads)
+        machine.checker.begin_write(row, to, size, threads)
 
     def act(now: Array) -> None:
         _copy_in(machine, row[now], to[now], frm[now], size, None if count is None else count[now])

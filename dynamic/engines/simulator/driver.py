@@ -21,6 +21,7 @@ from kcontract.dynamic.engines import devices
 from kcontract.dynamic.engines.driver import CpuTensorDriver
 from kcontract.dynamic.engines.simulator import kernel as decoded
 from kcontract.dynamic.engines.simulator import memory, tensor_map
+from kcontract.dynamic.engines.simulator.engine import lay_out
 from kcontract.dynamic.engines.simulator.launch import Grid, Options
 from kcontract.errors import InputError
 
@@ -145,11 +146,7 @@ def pack(kernel: decoded.Kernel, values: Sequence[bytes]) -> bytearray:
     parameters = kernel.function.parameters
     if len(values) != len(parameters):
         raise InputError(f"{kernel.function.name} has {len(parameters)} parameters, the launch gives {len(values)}")
-    out = bytearray()
-    for p, value in zip(parameters, values, strict=True):
-        out.extend(b"\0" * (-len(out) % p.align))
-        out.extend(value[: p.size].ljust(p.size, b"\0"))
-    return out
+    return lay_out(parameters, values)
 
 
 def _flatten(source: Any, metadata: Any, arguments: Mapping[str, Any], admitted: memory.Global) -> Iterator[bytes]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -80,6 +81,22 @@ class Kernel:
     @functools.cached_property
     def uses_tensor_memory(self) -> bool:
         return any(i.opcode == "tcgen05" for i in self.function.instructions)
+
+    @functools.cached_property
+    def narrow(self) -> bool:
+        """Whether single bytes or halves of shared memory are accessed."""
+        return self._narrow("shared")
+
+    @functools.cached_property
+    def narrow_global(self) -> bool:
+        """Whether single bytes or halves of global memory are accessed."""
+        return self._narrow("global")
+
+    def _narrow(self, space: str) -> bool:
+        return any(
+            i.opcode in ("ld", "st", "atom", "red") and space in i.name and re.search(r"[busf](?:8|16)$", i.name)
+            for i in self.function.instructions
+        )
 
     @functools.cached_property
     def histogram(self) -> list[Counter[str]]:

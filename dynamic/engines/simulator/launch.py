@@ -12,9 +12,11 @@ import numpy as np
 
 from kcontract.dynamic.engines.simulator import memory
 from kcontract.dynamic.engines.simulator.asynchronous import Asynchronous
+from kcontract.dynamic.engines.simulator.checked import Checker
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
 from kcontract.dynamic.engines.simulator.kernel import Kernel
 from kcontract.dynamic.engines.simulator.machine import Machine
+from kcontract.dynamic.engines.simulator.shadow import GlobalShadow
 from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.dynamic.engines.simulator.tensor_memory import TensorMemory
 from kcontract.dynamic.engines.simulator.values import Array
@@ -53,6 +55,8 @@ class Grid:
         self.cluster_size = self.cluster[0] * self.cluster[1] * self.cluster[2]
         self.shared_bytes += self.kernel.shared_static
         self.random = None if self.options.seed is None else np.random.default_rng(self.options.seed)
+        self.shadow: GlobalShadow | None = None
+        self.notes: set[str] = set()
         self.visits = np.zeros(len(self.kernel.code), "i8")
         self._offsets = self._parameter_offsets()
         self._globals: dict[str, int] = {}
@@ -134,6 +138,9 @@ class Grid:
 
     def make_tensor_memory(self, machine: Machine) -> TensorMemory | None:
         return TensorMemory(machine) if self.kernel.uses_tensor_memory else None
+
+    def make_checker(self, machine: Machine) -> Checker | None:
+        return Checker(machine) if self.options.checked else None
 
     def special(self, machine: Machine, strand: Strand, name: str) -> Array:
         """Value of a special register as uint32 or uint64, of the smallest shape that holds it."""

@@ -8,7 +8,7 @@ CTAs can help or the program is deadlocked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,18 +19,9 @@ from kcontract.dynamic.engines.simulator.values import Array
 
 if TYPE_CHECKING:
     from kcontract.dynamic.engines.simulator.asynchronous import Asynchronous
+    from kcontract.dynamic.engines.simulator.checked import Checker
     from kcontract.dynamic.engines.simulator.launch import Grid
     from kcontract.dynamic.engines.simulator.tensor_memory import TensorMemory
-
-
-class Checker(Protocol):
-    """What checked mode hears of; see ``checked``."""
-
-    def global_access(self, strand: Strand, address: Array, size: int, mask: Array | None, how: str) -> None: ...
-
-    def shared_access(
-        self, strand: Strand, row: Array, address: Array, size: int, mask: Array | None, how: str
-    ) -> None: ...
 
 
 _BARRIERS = 16
@@ -48,9 +39,9 @@ class Machine:
         count = len(ctas)
         self.shared = memory.Rows(count, grid.shared_bytes, "shared")
         self.local = memory.Rows(count * self.threads, grid.kernel.local_bytes, "local")
-        self.checker: Checker | None = None
         self.asynchronous: Asynchronous = grid.make_asynchronous(self)
         self.tensor: TensorMemory | None = grid.make_tensor_memory(self)
+        self.checker: Checker | None = grid.make_checker(self)
         self.version = 0
         self.asked = -1
         self.ready: dict[int, list[Strand]] = {}
@@ -205,9 +196,11 @@ class Machine:
         needed = 0 if count is None else int(count.flat[0])
         if needed % 32:
             raise Fault("bad-barrier", f"barrier {number} waits for {needed} threads, which is no multiple of 32")
+        if self.checker is not None:
+            self.checker.arrived(strand, number)
         if (number == 0 or needed) and len(rows) == len(self.ctas) and strand.t == (needed or self.threads):
             if not self.arrived[number].any() and strand.warps:
-                self.synchronised(strand, number)
+                self._released([strand], number, rows)
                 if follow >= 0:
                     return follow
                 self.push(strand)
@@ -245,12 +238,13 @@ class Machine:
             else:
                 keep.append(s)
         self.parked[number] = keep
+        self._released(freed, number, np.flatnonzero(done))
         for s in freed:
-            self.synchronised(s, number)
             self.push(s)
 
-    def synchronised(self, strand: Strand, number: int) -> None:
-        """Threads of a strand have passed a barrier together (checked mode listens)."""
+    def _released(self, strands: list[Strand], number: int, done: Array) -> None:
+        if self.checker is not None:
+            self.checker.released(strands, number, done)
 
     def cluster_barrier(self, strand: Strand, follow: int, wait: bool) -> int | None:
         if not wait:
@@ -358,20 +352,27 @@ class Machine:
         return np.where(top > 0, top - 1, self.rank_of(strand.cta)).astype("u4")
 
     def fence(self, strand: Strand, words: tuple[str, ...], mask: Array | None) -> None:
-        self.asynchronous.fence(strand, words, mask)
+        if self.checker is not None:
+            self.checker.fence(strand, words, mask)
 
     def tensor_wait(self, strand: Strand, what: str) -> None:
-        """`tcgen05.wait::ld` and `::st` (checked mode listens)."""
+        """`tcgen05.wait::ld` and `::st`."""
+        if self.checker is not None:
+            self.checker.tensor_wait(strand, what)
 
     def tensor_fence(self, strand: Strand, what: str) -> None:
-        """`tcgen05.fence` (checked mode listens)."""
+        """`tcgen05.fence` orders what other instructions order anyway here."""
 
     def finish(self) -> None:
         """All threads have left; what is still in flight ends."""
         self.asynchronous.finish()
+        if self.checker is not None:
+            self.checker.finish()
 
     def set_registers(self, strand: Strand, direction: str, count: int) -> None:
-        """`setmaxnreg` (checked mode counts the pool)."""
+        """`setmaxnreg` changes no value."""
+        if self.checker is not None:
+            self.checker.set_registers(strand, direction, count)
 
     def trap(self, strand: Strand, mask: Array | None) -> None:
         if mask is None or mask.any():

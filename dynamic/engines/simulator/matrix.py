@@ -40,8 +40,7 @@ def load_matrices(strand: Strand, address: Array, count: int, transpose: bool) -
     base = strand.cta[:, :, None]
     index = shared.index(base, rows, 16, 16)
     if strand.machine.checker is not None:
-        full = np.broadcast_to(rows, index.shape)
-        strand.machine.checker.shared_access(strand, np.broadcast_to(base, index.shape), full, 16, None, "read")
+        touch(strand, np.broadcast_to(base, index.shape), np.broadcast_to(rows, index.shape), "read")
     data = shared.view("c16").take(index)
     tiles = data.view("u2").reshape(*index.shape[:2], count, 8, 8)
     if transpose:
@@ -63,14 +62,23 @@ def store_matrices(strand: Strand, address: Array, parts: list[Array], transpose
     data = tiles.view("c16").reshape(strand.b, w, 8 * count)
     shared = strand.machine.shared
     base = np.broadcast_to(strand.cta[:, :, None], rows.shape)
+    warp = np.broadcast_to((strand.tid[0, ::32] >> 5)[None, :, None], rows.shape)
     if mask is not None:
         keep = strand.full(mask).reshape(strand.b, w, 32)[..., 0]
-        rows, data, base = rows[keep], data[keep], base[keep]
+        rows, data, base, warp = rows[keep], data[keep], base[keep], warp[keep]
     index = shared.index(base, rows, 16, 16)
     if strand.machine.checker is not None:
-        strand.machine.checker.shared_access(strand, base, rows, 16, None, "write")
+        strand.machine.checker.touch(base.reshape(-1), rows.reshape(-1), 16, warp.reshape(-1), "write")
     shared.view("c16")[index] = data
     strand.machine.version += 1
+
+
+def touch(strand: Strand, row: Array, address: Array, how: str) -> None:
+    """Tell checked mode of 16-byte accesses, (rows, warps, ...)."""
+    checker = strand.machine.checker
+    assert checker is not None
+    warp = np.broadcast_to((strand.tid[0, ::32] >> 5)[None, :, None], row.shape)
+    checker.touch(row.reshape(-1), address.reshape(-1), 16, warp.reshape(-1), how)
 
 
 # ---- sums

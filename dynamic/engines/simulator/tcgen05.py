@@ -100,22 +100,23 @@ def operand(strand: Strand, rows: Array, words: Array, kind: str, element: str, 
     start, tile = tile_of(words, rows)
     bits, depth = _CONTAINER[kind], _DEPTH[kind]
     shared = strand.machine.shared
-    checker = strand.machine.checker
     if transposed:
         if bits < 8:
             raise Fault("bad-descriptor", f"a transposed operand of kind .{kind}")
         data = matrix.read_tile(shared, rows, start, tile, outer, depth, bits // 8, "mn")
     else:
         data = matrix.read_tile(shared, rows, start, tile, outer, depth * bits // 8, 1, "k")
-    if checker is not None:
-        pieces = (
-            matrix.tile_addresses(start, tile, outer, depth, bits // 8, "mn")
-            if transposed
-            else matrix.tile_addresses(start, tile, outer, depth * bits // 8, 1, "k")
-        )
-        checker.read_by_unit(strand, np.broadcast_to(rows[:, None, None], pieces.shape), pieces, "tcgen05.mma")
     out = elements(data, element, bits)
     return np.swapaxes(out, -1, -2) if transposed else out
+
+
+def pieces_of(rows: Array, words: Array, kind: str, outer: int, transposed: bool) -> Array:
+    """Addresses of the 16-byte pieces that ``operand`` reads."""
+    start, tile = tile_of(words, rows)
+    bits, depth = _CONTAINER[kind], _DEPTH[kind]
+    if transposed:
+        return matrix.tile_addresses(start, tile, outer, depth, bits // 8, "mn")
+    return matrix.tile_addresses(start, tile, outer, depth * bits // 8, 1, "k")
 
 
 def elements(data: Array, element: str, bits: int) -> Array:
@@ -158,8 +159,6 @@ def left_in_tensor_memory(memory: TensorMemory, rows: Array, address: Array, spe
     column = (address & 0xFFFF)[:, None] + np.arange(count)
     lane = (address >> 16)[:, None, None] + lanes[None, :, None]
     memory.check(rows[:, None], column, lane[0])
-    if memory.machine.checker is not None:
-        memory.machine.checker.tensor_used(rows[:, None, None], column[:, None, :], lane, "tcgen05.mma")
     words = memory.cells[rows[:, None, None], column[:, None, :], lane]
     return elements(np.ascontiguousarray(words).view("u1"), spec.a, _CONTAINER[spec.kind])
 
@@ -205,7 +204,13 @@ def mma(
     if any(x.any() for x in off):
         raise Unsupported("tcgen05.mma with disabled output lanes is not simulated")
     if machine.checker is not None:
-        machine.checker.begin_mma(memory, rows, d_at, spec, group, ws, strand, chosen)
+        for at, outer, turned in ((None if a_in_memory else a_at, spec.m, spec.a_transposed), (b_at, spec.n, spec.b_transposed)):
+            if at is not None:
+                machine.checker.read_by_tensor_core(strand, chosen, rows, pieces_of(rows, at, kind, outer // group, turned))
+        bands = _halved(spec, group == 2, ws, spec.m // group)
+        lanes = np.concatenate([row_lanes(spec.m // group, group == 2, ws) + k * (128 // bands) for k in range(bands)])
+        inside = a_at.astype("i8") if a_in_memory else None
+        machine.checker.begin_mma(strand, chosen, rows, d_at, spec, spec.n // bands, lanes, adds, inside)
 
     def act() -> None:
         for adding in (True, False):
@@ -304,8 +309,6 @@ def _accumulate(
     else:
         memory.cells[rows[:, None, None], column[:, :, None], all_lanes[None, None]] = new
     strand.machine.version += 1
-    if strand.machine.checker is not None:
-        strand.machine.checker.end_mma(rows, column, all_lanes)
 
 
 def copy(strand: Strand, shape: str, warps: str, target: Array, source: Array, group: int, mask: Array | None) -> None:
@@ -322,7 +325,8 @@ def copy(strand: Strand, shape: str, warps: str, target: Array, source: Array, g
     start, tile = tile_of(words, rows)
     if machine.checker is not None:
         pieces = matrix.tile_addresses(start, tile, count, bits // 8, 1, "k")
-        machine.checker.read_by_unit(strand, np.broadcast_to(rows[:, None, None], pieces.shape), pieces, "tcgen05.cp")
+        machine.checker.read_by_tensor_core(strand, chosen, rows, pieces)
+        machine.checker.begin_copy(strand, chosen, rows, to, bits // 32)
 
     def act() -> None:
         members = [rows] if group == 1 else [rows - rows % 2, rows - rows % 2 + 1]
@@ -387,11 +391,11 @@ def commit(strand: Strand, address: Array, casts: Array | None, group: int, mask
         pairs = [(k, r) for k in range(len(bits)) for r in range(machine.grid.cluster_size) if bits[k] >> r & 1]
         issuer = np.array([k for k, _ in pairs])
         row, where = base[issuer] + np.array([r for _, r in pairs]), where[issuer]
-    threads = strand.ids()[chosen]
+    time = 0 if machine.checker is None else machine.checker.clocks.now
 
     def act() -> None:
         if machine.checker is not None:
-            machine.checker.committed(threads, row, where)
+            machine.checker.committed(row, where, time)
         one = np.ones(len(row), "i8")
         machine.asynchronous.barriers.update(row, where, one, one * 0, what="tcgen05.commit")
 

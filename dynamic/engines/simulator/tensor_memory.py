@@ -60,7 +60,8 @@ class TensorMemory:
             self.machine.shared.view("u4")[at] = free[0]
         checker = self.machine.checker
         if checker is not None:
-            checker.shared_access(strand, rows, where, 4, mask, "write")
+            warp = np.broadcast_to(strand.tid >> 5, leaders.shape)[leaders]
+            checker.touch(rows, where, 4, warp, "write")
 
     def release(self, strand: Strand, address: Array, count: Array, mask: Array | None) -> None:
         """`tcgen05.dealloc`."""

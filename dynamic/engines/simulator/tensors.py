@@ -139,13 +139,14 @@ def load(
         if a % 128:
             raise Fault("misaligned-access", f"the shared address {a:#x} of a tensor copy is not a multiple of 128")
         _check_rank(m, len(parts), gather)
+    time = 0
     if machine.checker is not None:
-        machine.checker.begin_tensor(request, "write", "cp.async.bulk.tensor")
+        time = machine.checker.begin_tensor(strand, chosen, request, "write", signal_row, signal)
 
     def act() -> None:
         copies.move(request, functools.partial(copies.copy_box_in, machine))
         if machine.checker is not None:
-            machine.checker.end_tensor(request, "write", signal_row, signal)
+            machine.checker.end_tensor_write(signal_row, signal, time)
         zero = np.zeros(len(row), "i8")
         machine.asynchronous.barriers.update(signal_row, signal, zero, -sizes, what="cp.async.bulk.tensor")
 
@@ -184,14 +185,15 @@ def store(
             raise Fault("misaligned-access", f"the shared address {a:#x} of a tensor copy is not a multiple of 128")
         _check_rank(m, len(parts), scatter)
     request = Request(row, frm, maps, coordinates, coordinates[:, 1:] if scatter else None)
+    threads, time = strand.ids()[chosen], 0
     if machine.checker is not None:
-        machine.checker.begin_tensor(request, "read", "cp.async.bulk.tensor")
+        time = machine.checker.begin_tensor(strand, chosen, request, "read", None, None)
 
     def act(now: Array) -> None:
         part = request.pick(np.flatnonzero(now).tolist())
         copies.move(part, functools.partial(copies.copy_box_out, machine, reduce=reduce))
         if machine.checker is not None:
-            machine.checker.end_tensor(part, "read", None, None)
+            machine.checker.end_tensor_read(threads[now], time)
 
     machine.asynchronous.grouped(machine.asynchronous.bulk, strand, chosen, act)
 

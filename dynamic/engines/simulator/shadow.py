@@ -1,0 +1,150 @@
+"""Shadow state of shared and Tensor Memory: who last wrote and read each grain, and when.
+
+A grain is a word, or a byte where the kernel accesses single bytes or halves; in Tensor Memory 32 lanes of a column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kcontract.dynamic.engines.simulator.clocks import Clocks
+from kcontract.dynamic.engines.simulator.faults import Fault
+from kcontract.dynamic.engines.simulator.values import Array
+
+
+class Shadow:
+    """``grains`` a CTA; writer -1 is nobody: the grain is uninitialised."""
+
+    def __init__(self, clocks: Clocks, ctas: int, grains: int, name: str, numbers: Array, unit: str) -> None:
+        self.clocks, self.name, self.numbers, self.unit = clocks, name, numbers, unit
+        self.writer = np.full((ctas, grains), -1, "i2")
+        self.written = np.zeros((ctas, grains), "i4")
+        self.atomic = np.zeros((ctas, grains), bool)
+        self.read = np.zeros((ctas, grains, clocks.tensor_core + 1), "i4")
+
+    def reads(self, cta: Array, grain: Array, warp: Array, actor: Array | int, *, proxy: bool, init: bool = True) -> None:
+        """Check and note reads issued by warps; ``actor`` does the reading, through the async proxy where ``proxy``."""
+        writer, time = self.writer[cta, grain], self.written[cta, grain]
+        if init and (writer < 0).any():
+            self._fail("uninitialised-read", cta, grain, writer < 0, warp, "reads what nobody has written")
+        known = self.clocks.clock[cta, warp, writer]
+        late = (known < time) & (writer != actor) & (writer >= 0)
+        if late.any():
+            self._conflict(cta, grain, late, warp, writer, "reads")
+        if proxy:
+            hidden = (writer < self.clocks.warps) & (writer >= 0) & (self.clocks.proxied[cta, warp, writer] < time)
+            if hidden.any():
+                self._fail(
+                    "missing-proxy-fence", cta, grain, hidden, warp,
+                    "has a unit of the async proxy read what ordinary stores have written, without fence.proxy.async",
+                )  # fmt: skip
+        own = actor == warp if isinstance(actor, np.ndarray) else False
+        self.read[cta, grain, actor] = np.where(own, self.clocks.clock[cta, warp, warp], self.clocks.now)
+
+    def writes(self, cta: Array, grain: Array, warp: Array, actor: Array | int, *, atomic: bool = False) -> None:
+        """Check and note writes issued by warps and done by ``actor``."""
+        writer, time = self.writer[cta, grain], self.written[cta, grain]
+        known = self.clocks.clock[cta, warp, writer]
+        late = (known < time) & (writer != actor) & (writer >= 0)
+        if atomic:
+            late &= ~self.atomic[cta, grain]
+        if late.any():
+            self._conflict(cta, grain, late, warp, writer, "writes")
+        behind = self.read[cta, grain] > self.clocks.clock[cta, warp, : self.clocks.tensor_core + 1]
+        if behind.any():
+            rows = np.arange(len(warp))
+            behind[rows, warp] = False
+            behind[rows, np.broadcast_to(actor, warp.shape) % (self.clocks.tensor_core + 1)] &= np.broadcast_to(actor, warp.shape) > self.clocks.tensor_core
+            if atomic:
+                behind &= ~self.atomic[cta, grain][:, None]
+            if behind.any():
+                k = int(np.flatnonzero(behind.any(axis=1))[0])
+                reader = int(np.flatnonzero(behind[k])[0])
+                self._race(cta[k], grain[k], int(warp[k]), reader, "writes", "reads")
+        self.writer[cta, grain] = actor
+        self.written[cta, grain] = self.clocks.clock[cta, warp, warp] if _is_warp(actor, self.clocks) else self.clocks.now
+        self.atomic[cta, grain] = atomic
+
+    def _place(self, grain: int) -> str:
+        return f"{self.name} {self.unit.format(grain)}"
+
+    def _fail(self, kind: str, cta: Array, grain: Array, bad: Array, warp: Array, what: str) -> None:
+        k = int(np.flatnonzero(bad)[0])
+        raise Fault(kind, f"warp {int(warp[k])} of CTA {int(self.numbers[cta[k]])} {what}: {self._place(int(grain[k]))}")
+
+    def _conflict(self, cta: Array, grain: Array, bad: Array, warp: Array, writer: Array, how: str) -> None:
+        k = int(np.flatnonzero(bad)[0])
+        self._race(cta[k], grain[k], int(warp[k]), int(writer[k]), how, "writes")
+
+    def _race(self, cta: int, grain: int, warp: int, other: int, how: str, did: str) -> None:
+        place, number = self._place(int(grain)), int(self.numbers[int(cta)])
+        if other >= self.clocks.warps:
+            raise Fault(
+                "missing-wait", f"warp {warp} of CTA {number} {how} {place} while {self.clocks.describe(other)} {did} it: nobody waited for that"
+            )
+        raise Fault("race", f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} {did} without a barrier between")
+
+
+def _is_warp(actor: Array | int, clocks: Clocks) -> bool:
+    return bool((np.asarray(actor) < clocks.warps).all())
+
+
+class GlobalShadow:
+    """Races between CTAs in global memory, a grain of ``width`` bytes.
+
+    A write of CTA a is ordered before an access of CTA b once a has released (an atomic or fence with release) after it
+    and b has acquired after that; which address carried the synchronisation is not tracked.
+    """
+
+    def __init__(self, total: int, width: int) -> None:
+        self.width = width
+        self.writers: dict[str, Array] = {}
+        self.times: dict[str, Array] = {}
+        self.atomics: dict[str, Array] = {}
+        self.readers: dict[str, Array] = {}
+        self.released = np.zeros(total, "i8")
+        self.acquired = np.zeros(total, "i8")
+        self.now = 0
+
+    def synchronise(self, cta: Array) -> None:
+        """An acquire and release of these CTAs."""
+        self.now += 1
+        self.released[cta] = self.now
+        self.acquired[cta] = self.now
+
+    def _tables(self, name: str, size: int) -> tuple[Array, Array, Array, Array]:
+        if name not in self.writers:
+            count = size // self.width + 2
+            self.writers[name], self.times[name] = np.full(count, -1, "i4"), np.zeros(count, "i8")
+            self.atomics[name], self.readers[name] = np.zeros(count, bool), np.full(count, -1, "i4")
+        return self.writers[name], self.times[name], self.atomics[name], self.readers[name]
+
+    def access(self, name: str, size: int, grain: Array, cta: Array, how: str) -> None:
+        """Accesses of CTAs (linear numbers) to grains of one buffer."""
+        writers, times, atomics, readers = self._tables(name, size)
+        self.now += 1
+        writer = writers[grain]
+        other = (writer >= 0) & (writer != cta)
+        if how == "atomic":
+            other &= ~atomics[grain]
+        if other.any():
+            safe = (self.released[writer] >= times[grain]) & (self.acquired[cta] >= times[grain])
+            bad = other & ~safe
+            if bad.any():
+                k = int(np.flatnonzero(bad)[0])
+                self._fail(name, int(grain[k]), int(cta[k]), int(writer[k]), how, "writes")
+        if how == "read":
+            before = readers[grain]
+            readers[grain] = np.where((before >= 0) & (before != cta), -2, cta)
+            return
+        reader = readers[grain]
+        shared = ((reader >= 0) & (reader != cta) | (reader == -2)) & (how != "atomic")
+        if shared.any() and not (self.acquired[cta[shared]] > 0).all():
+            k = int(np.flatnonzero(shared)[0])
+            self._fail(name, int(grain[k]), int(cta[k]), int(reader[k]), how, "reads")
+        writers[grain], times[grain], atomics[grain] = cta, self.now, how == "atomic"
+
+    def _fail(self, name: str, grain: int, cta: int, other: int, how: str, did: str) -> None:
+        verb = {"read": "reads", "write": "writes", "atomic": "updates"}[how]
+        whom = f"CTA {other}" if other >= 0 else "several CTAs"
+        raise Fault("race", f"CTA {cta} {verb} byte {grain * self.width} of {name}, which {whom} {did} without synchronisation between")
