@@ -22,11 +22,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kcontract.ir.launch import Trust
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.analysis.address import Addresses, Poly, add, constant
 from kcontract.passes.analysis.flow import MMAS, Flow, allocation
 from kcontract.passes.analysis.origin import CONVERSIONS, SHAPES, behind
-from kcontract.passes.analysis.sums import UNIT_ROUNDOFF
+from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row
 from kcontract.passes.base import Facts
 
 _DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
@@ -34,6 +35,7 @@ _LISTS = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _BASES = re.compile(r"(\w+) = \[((?:\[[\d, ]*\](?:, )?)*)\]")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$")
 _DEEPEST = 60
+_DEEPEST_EXPRESSION = 250
 #: Triton versions whose order inside a thread was measured (longest chain of adds in their PTX): True is pairwise.
 _PAIRWISE = {(3, 6): False, (3, 9): True}
 
@@ -110,6 +112,7 @@ class Trees:
     def __init__(self, facts: Facts) -> None:
         self._addresses = facts.get(Addresses)
         self._flow = facts.get(Flow)
+        self._known: dict[Operation, list[Level]] = {}
         version = re.match(r"(\d+)\.(\d+)", str(facts.artifact.metadata.get("triton_version", "")))
         self.pairwise = _PAIRWISE.get((int(version[1]), int(version[2]))) if version else None
         self._version = version[0] if version else "unknown"
@@ -127,6 +130,10 @@ class Trees:
         order += [level.text for level in levels if level.where == "loop"]
         return Tree(tuple(levels), value.type.element, tuple(order))
 
+    def at(self, row: Row) -> Tree | None:
+        """The tree of a row of the ledger; None for atomics, which have none, and for rows read from PTX."""
+        return None if row.operation is None or row.kind == "atomic" else self.of(row.operation)
+
     def _of_operation(self, operation: Operation, depth: int) -> list[Level]:
         if operation.name in ("tt.reduce", "tt.scan"):
             source = operation.operands[0]
@@ -135,14 +142,32 @@ class Trees:
         if operation.name in _DOTS or operation.name in MMAS:
             return self._product(operation)
         loops = self._loops(operation)
-        below = []
         home = self._flow.component.get(operation.results[0])
-        for operand in operation.operands:
-            if self._flow.component.get(operand) != home or home is None:
-                below = max(below, self._of_value(operand, depth + 1), key=len)
+        outside = [v for v in operation.operands if home is None or self._flow.component.get(v) != home]
+        below = _deepest([self._of_term(value, depth + 1) for value in outside])
         if loops:
-            return below + [self._trips(loop) for loop in loops]
-        return [*below, Level("thread", 1, "1")] if operation.name in ("arith.addf", "arith.subf") else below
+            return below + [self._trips(loop, self._adds_a_trip(loop, home)) for loop in loops]
+        return _with_one_more(below) if operation.name in ("arith.addf", "arith.subf") else below
+
+    def _adds_a_trip(self, loop: Operation, home: int | None) -> int:
+        """Adds on the way of a carried sum round a loop, those of inner loops apart."""
+        component = self._flow.component
+        return sum(
+            operation.name in ("arith.addf", "arith.subf", "math.fma")
+            and component.get(operation.results[0]) == home
+            and next((o for o in operation.ancestors() if o.name in ("scf.for", "scf.while")), None) is loop
+            for operation in loop.walk()
+        )
+
+    def _of_term(self, value: Value, depth: int) -> list[Level]:
+        """Levels below a term of an add: of the sum it is, or of the expression it ends."""
+        made = value.definition
+        if made is None or made.name not in ("arith.addf", "arith.subf") or self._loops(made):
+            return self._of_value(value, depth)
+        if made not in self._known:
+            too_deep = depth > _DEEPEST_EXPRESSION
+            self._known[made] = [Level("terms", None, "many")] if too_deep else self._of_operation(made, depth)
+        return self._known[made]
 
     def _of_value(self, value: Value, depth: int) -> list[Level]:
         """Levels below a value: of the sum it is, through conversions and a loop's result."""
@@ -229,22 +254,23 @@ class Trees:
             and any(component.get(value) == home_number for value in outer.regions[0].blocks[0].arguments)
         ]
 
-    def _trips(self, loop: Operation) -> Level:
+    def _trips(self, loop: Operation, adds: int = 1) -> Level:
+        """The trips of a loop, each with a number of adds."""
         if loop.name != "scf.for":
             return Level("loop", None, f"trips of the loop at line {loop.line}")
         start, stop, step = (self._addresses.of(value, ()) for value in loop.operands[:3])
         bounds = self._addresses.ranges.trips(loop)
-        if bounds is not None and bounds.low == bounds.high:
-            return Level("loop", bounds.low, str(bounds.low))
         distance, divisor = add(stop, start, -1), constant(step)
         fixed = constant(distance)
+        adds = max(adds, 1)
+        if bounds is not None and bounds.low == bounds.high and bounds.trust is Trust.PROVED:
+            return Level("loop", bounds.low * adds, str(bounds.low * adds))
         if fixed is not None and divisor:
-            trips = max(-(-fixed // divisor), 0)
+            trips = max(-(-fixed // divisor), 0) * adds
             return Level("loop", trips, str(trips))
         count = self._text(distance)
-        if divisor == 1:
-            return Level("loop", None, count)
-        return Level("loop", None, f"ceil({_grouped(count)} / {_grouped(self._text(step))})")
+        text = count if divisor == 1 else f"ceil({_grouped(count)} / {_grouped(self._text(step))})"
+        return Level("loop", None, text if adds == 1 else f"{adds}·{_grouped(text)}")
 
     def _text(self, poly: Poly) -> str:
         """A polynomial in the names of arguments."""
@@ -336,6 +362,21 @@ def _inner(operation: Operation) -> list[Operation]:
 def _grouped(text: str) -> str:
     """In brackets where it has more than one term."""
     return f"({text})" if " " in text and not text.startswith("ceil(") else text
+
+
+def _deepest(candidates: list[list[Level]]) -> list[Level]:
+    """The levels with the greatest depth; a formula counts as more than any number."""
+    if not candidates:
+        return []
+    return max(candidates, key=lambda levels: (sum(v.depth is None for v in levels), sum(v.depth or 0 for v in levels)))
+
+
+def _with_one_more(levels: list[Level]) -> list[Level]:
+    """Levels and one more add in the thread."""
+    if levels and levels[-1].where == "thread" and levels[-1].depth is not None:
+        depth = levels[-1].depth + 1
+        return [*levels[:-1], Level("thread", depth, str(depth))]
+    return [*levels, Level("thread", 1, "1")]
 
 
 def _log2(count: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 import triton
 import triton.language as tl
 from compiled import compile_kernel, matmul_for
-from order_kernels import artifact
+from order_kernels import artifact, split_add
 
 from kcontract.ir.artifact import Artifact
 from kcontract.passes.analysis.accumulations import Ledger
@@ -46,6 +46,25 @@ def looped(x, o, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def two_a_trip(x, o, BLOCK: tl.constexpr, TRIPS: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for step in range(TRIPS):
+        total = total + tl.load(x + 2 * step * BLOCK + at)
+        total = total + tl.load(x + (2 * step + 1) * BLOCK + at)
+    tl.store(o + at, total)
+
+
+@triton.jit
+def expression(x, o, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    total = tl.load(x + at)
+    for step in tl.static_range(1, 9):
+        total += tl.load(x + step * BLOCK + at)
+    tl.store(o + at, total)
+
+
+@triton.jit
 def contracted(x, y, o, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(o, tl.sum(tl.load(x + at) * tl.load(y + at)))
@@ -75,7 +94,7 @@ def longest_chain(ptx):
 
 def trees(compiled):
     facts = Facts(Artifact.from_compiled(compiled.metadata, compiled.asm))
-    return [facts.get(Trees).of(row.operation) for row in facts.get(Ledger).sums()]
+    return [facts.get(Trees).at(row) for row in facts.get(Ledger).sums()]
 
 
 @pytest.mark.parametrize(
@@ -126,6 +145,31 @@ def test_a_loop_gives_a_formula_in_its_arguments():
     assert tree.depth is None
     assert tree.formula == f"ceil(n / 1024) + {levels}"
     assert tree.bound == f"(ceil(n / 1024) + {levels})·2^-24·Σ|x|"
+
+
+def test_every_add_of_a_trip_counts():
+    tree = trees(compile_kernel(two_a_trip, PAIR, {"BLOCK": 128, "TRIPS": 64}, 90))[0]
+    assert tree.depth == 128
+
+
+def test_an_expression_is_as_deep_as_it_is_nested():
+    compiled = compile_kernel(expression, PAIR, {"BLOCK": 128}, 90)
+    assert trees(compiled)[-1].depth == longest_chain(compiled.asm["ptx"]) == 8
+
+
+def test_atomics_have_no_tree():
+    made = artifact(split_add)
+    (row,) = (row for row in Facts(made).get(Ledger).rows if row.kind == "atomic")
+    assert Facts(made).get(Trees).at(row) is None
+
+
+def test_a_loops_step_is_part_of_the_order():
+    """A trap: two tile sizes give one depth formula a reader may take for equal, and other bits."""
+    orders = set()
+    for block in (512, 1024):
+        made = artifact(looped, constants={"BLOCK": block})
+        orders.add(Facts(made).get(Trees).of(made.module.find("tt.reduce")[0]).order)
+    assert len(orders) == 2
 
 
 @pytest.mark.parametrize("target", [80, 90, 100])
