@@ -11,6 +11,9 @@
     value.type.kind, .element, .shape, .encoding, .memory_space, .mutable, .bits, .pointee
     value.layout, module.resolve("#blocked")  # aliases replaced
 
+The values that ``ttg.warp_specialize`` captures are its operands, as printed; the arguments of each partition's block
+stand for them in order (Triton 3.9 itself keeps them on the operation that holds the partitions).
+
 Operations and types it does not know are opaque, never an error. It checks no semantics: Triton's own parser does.
 Imports neither triton nor lark nor numpy.
 """
