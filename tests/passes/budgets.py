@@ -38,9 +38,11 @@ def lowering(x, o, B: tl.constexpr):
     tl.store(o + i, tl.inline_asm_elementwise(asm, "=r,r", [tl.load(x + i)], tl.float32, is_pure=False, pack=1))
 
 
-def two_products_for(width):
+def two_products_for(width, depth=64):
     pointers = {**dict.fromkeys("abc", "*bf16"), "d": "*fp32", "e": "*fp32"}
-    return compile_kernel(two_products, {**pointers, "scale": "fp32", "K": "i32"}, {"M": 128, "N": width, "B": 64}, 100)
+    return compile_kernel(
+        two_products, {**pointers, "scale": "fp32", "K": "i32"}, {"M": 128, "N": width, "B": depth}, 100
+    )
 
 
 def pool_for(direction, count):
