@@ -17,6 +17,11 @@ EXPECTED = {
         ("matmul_fp16_sum", "half-precision-accumulator", "acc = tl.dot(a, b, acc, out_dtype=tl.float16)")
     ],
     "half_sum.py": [("row_sum_fp16", "half-precision-accumulator", "tl.store(out_ptr + row, tl.sum(x, axis=0))")],
+    "loop_sum.py": [
+        ("column_sum_bf16", "half-precision-accumulator", "acc += tl.load(x_ptr + row * BLOCK + cols)"),
+    ],
+    "atomic_sum.py": [("total_by_atomics", "unordered-float-atomic", "tl.atomic_add(out_ptr, tl.sum(x, axis=0))")],
+    "combine.py": [("mean_by_averages", "unorderable-combine", "tl.store(out_ptr, tl.reduce(x, 0, average_of_two))")],
     "tensor_memory.py": [("two_products", "over-budget", "first = tl.dot(scaled, b, first)")],
     "register_pool.py": [("greedy", "over-budget", "y = tl.inline_asm_elementwise(")],
 }
@@ -30,6 +35,7 @@ def run(name: str) -> list[tuple[str, str, str]]:
             **os.environ,
             "TRITON_KCONTRACT": "1",
             "TRITON_KCONTRACT_REPORT": str(report),
+            "TRITON_DEFAULT_FP_FUSION": "1",  # Triton 3.9 warns where it is not set
             "TRITON_CACHE_DIR": str(Path(folder) / "cache"),
         }
         subprocess.run([sys.executable, HERE / name], env=env, check=True)

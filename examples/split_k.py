@@ -6,7 +6,9 @@ from compiling import compile_for
 
 
 @triton.jit
-def split_matmul(a_ptr, b_ptr, partial_ptr, N, K, SPLIT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+def split_matmul(
+    a_ptr, b_ptr, partial_ptr, N, K, SPLIT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
     split = tl.program_id(1)
     rows, cols, depth = tl.arange(0, BM), tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
     acc = tl.zeros((BM, BN), dtype=tl.float32)
