@@ -208,6 +208,8 @@ def main() -> None:
     parser.add_argument("--part", default="", help="ops, modules, faults, probe, null or cost")
     parser.add_argument("--seeds", type=int, default=0, help="seeds a case (default 2; 6 with --full)")
     parser.add_argument("--first", type=int, default=1000, help="the first seed; those below 1000 were used in tuning")
+    parser.add_argument("--least", type=float, default=0.03, help="seconds a plain run must take to measure its cost")
+    parser.add_argument("--only", default="", help="measure the cost of this module only")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -232,12 +234,13 @@ def main() -> None:
             print("  estimated operations:", ", ".join(estimated) or "none")
             figures[title] = {"runs": tally.runs, "alarms": dict(tally.alarms), "required": max(tally.required), "median": float(np.median(tally.ratios))}
     if wants("cost"):
-        for backward in (False, True):
-            rows = timed("cost", lambda b=backward: eager.cost(8 if args.full else 4, b))
-            for name, ratio, seconds, memory in sorted(rows, key=lambda r: -r[1]):
-                print(f"cost {name}: time {ratio:.1f}x ({1e3 * seconds:.1f} ms), memory {memory:.1f}x")
-            ratios, memories = (np.array([r[k] for r in rows]) for k in (1, 3))
-            print(f"cost {'forward and backward' if backward else 'forward'}: time median {np.median(ratios):.1f}x p90 {np.quantile(ratios, 0.9):.1f}x; memory median {np.median(memories):.1f}x max {memories.max():.1f}x")
+        for title, backward in (("forward", False), ("forward and backward", True)):
+            rows = timed("cost", lambda b=backward: eager.cost(args.least, b, args.only))
+            for name, scale, ratio, seconds, memory in sorted(rows, key=lambda r: -r[2]):
+                print(f"cost {title}, {name} at scale {scale}: time {ratio:.1f}x ({1e3 * seconds:.0f} ms), memory {memory:.1f}x")
+            times, memories = (np.array([r[k] for r in rows]) for k in (2, 4))
+            figures[f"cost {title}"] = {"median": float(np.median(times)), "p90": float(np.quantile(times, 0.9)), "memory": float(np.median(memories)), "memory p90": float(np.quantile(memories, 0.9))}
+            print(f"cost {title}: {figures[f'cost {title}']}")
     if wants("faults"):
         table = timed("faults", lambda: faults(SIZES, range(args.first, args.first + 1)))
         figures["faults"] = table

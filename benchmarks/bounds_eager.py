@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import copy
 import time
 from typing import Any
 
@@ -40,8 +40,6 @@ def eager(module: Any, tensors: list[Any], upstream: tuple[Any, ...] | None, wan
 
 def widened(module: Any, tensors: list[Any]) -> tuple[Any, list[Any]]:
     """The same values in float32: what a fused kernel with float32 intermediates computes before its one rounding."""
-    import copy
-
     return copy.deepcopy(module).float(), [t.detach().float().requires_grad_() for t in tensors]
 
 
@@ -69,8 +67,11 @@ def runs(tally: Any, seeds: range, held_out: bool, dtypes: dict[str, Any]) -> li
                 if dtype in HALF:
                     half = form_of(HALF[dtype])
                     model = oracle.Accumulation.fp32()
-                    if "transposed" in case.name:  # torch adds the k x k taps of a half transposed convolution in half
+                    # torch's CPU kernels add in half: the taps of a transposed convolution, affine gradients over rows
+                    if "transposed" in case.name:
                         model = model.split(9, half)
+                    elif any(word in case.name for word in ("norm", "embedding", "transformer")):
+                        model = model.split(32, half)
                     ways.append(("eager", model.stepwise(half), module, tensors))
                 for way, model, candidate, values in ways:
                     told = oracle.run(module, tensors, model=model, grads=differentiable(case), seed=seed)
@@ -110,39 +111,46 @@ def _status(key: str) -> int:
         return next(int(line.split()[1]) for line in f if line.startswith(key))
 
 
-def cost(scale: int, backward: bool) -> list[tuple[str, float, float, float]]:
-    """Time and memory of the oracle over the plain float64 run, a module at a time (name, ratio, seconds, memory)."""
+SCALES = (1, 2, 4, 8, 16, 32, 64)
+
+
+def cost(least: float, backward: bool, only: str = "") -> list[tuple[str, int, float, float, float]]:
+    """Time and memory of the oracle over the plain float64 run, both from float32 inputs and parameters: (module, scale, time ratio, seconds, memory ratio).
+
+    Each module at the first scale whose plain run takes ``least`` seconds of processor time, one thread.
+    """
     found = []
     for case in modules.ALL:
-        torch.manual_seed(0)
-        module, tensors = make(case, scale, torch.float32, "normal", 0)
-        double = [t.detach().double().requires_grad_() for t in tensors]
-        module64 = module.double()
+        if only and case.name != only:
+            continue
         grads = backward and differentiable(case)
+        for scale in SCALES:
+            module, tensors = make(case, scale, torch.float32, "normal", 0)
 
-        def plain(module64: Any = module64, double: Any = double, grads: bool = grads) -> None:
-            with torch.set_grad_enabled(grads):
-                outs = oracle.outputs_of(module64(*double))
-                if grads:
-                    torch.autograd.grad(outs, [*double, *module64.parameters()], [torch.ones_like(o) for o in outs], allow_unused=True)
+            def plain(module: Any = module, tensors: Any = tensors, grads: bool = grads) -> None:
+                double = [t.detach().double().requires_grad_() for t in tensors]
+                module64 = copy.deepcopy(module).double()
+                with torch.set_grad_enabled(grads):
+                    outs = oracle.outputs_of(module64(*double))
+                    if grads:
+                        wanted = [*double, *module64.parameters()]
+                        torch.autograd.grad(outs, wanted, [torch.randn_like(o) for o in outs], allow_unused=True)
 
-        def bounded(module64: Any = module64, double: Any = double, grads: bool = grads) -> None:
-            oracle.run(module64, double, grads=grads, out_dtype=torch.float32)
+            def bounded(module: Any = module, tensors: Any = tensors, grads: bool = grads) -> None:
+                oracle.run(module, tensors, grads=grads)
 
-        times = []
-        for work in (plain, bounded):
-            work()
-            best = float("inf")
-            for _ in range(3):
-                start = time.perf_counter()
-                work()
-                best = min(best, time.perf_counter() - start)
-            times.append(best)
-        memory = _peak(bounded) / max(_peak(plain), 4096.0)
-        found.append((case.name, times[1] / times[0], times[1], memory))
+            base = min(_seconds(plain) for _ in range(2))
+            if base >= least:
+                break
+        time_ = min(_seconds(bounded) for _ in range(2))
+        base = min(base, _seconds(plain))
+        memory = _peak(bounded) / max(_peak(plain), 1 << 20)
+        print(f"  {case.name} {scale}: {time_ / base:.1f}x of {1e3 * base:.0f} ms, memory {memory:.1f}x", flush=True)
+        found.append((case.name, scale, time_ / base, time_, memory))
     return found
 
 
-def rss() -> int:
-    """Peak resident kilobytes of this process."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+def _seconds(work: Any) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start

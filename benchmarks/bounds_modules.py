@@ -55,10 +55,10 @@ def case(name: str, held_out: bool = False, train: bool = True) -> Any:
 
 
 def _simple(name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], held_out: bool = False) -> None:
-    """A function of tensors whose last axes grow with the scale."""
+    """A function of tensors whose first and last axes grow with the scale."""
 
     def build(scale: int) -> tuple[nn.Module, list[tuple[int, ...]]]:
-        return Call(lambda _, *x: fn(*x)), [(*s[:-1], s[-1] * scale) if s else s for s in shapes]
+        return Call(lambda _, *x: fn(*x)), [(s[0] * scale, *s[1:-1], s[-1] * scale) for s in shapes]
 
     ALL.append(Case(name, build, held_out))
 

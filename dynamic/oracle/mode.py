@@ -25,6 +25,7 @@ from kcontract.errors import InputError
 LIMIT64 = torch.finfo(torch.float64).max
 LIMIT32 = torch.finfo(torch.float32).max
 CONSTANTS = frozenset({"full", "full_like", "scalar_tensor", "masked_fill", "fill", "constant_pad_nd", "new_full"})
+RANDOM = frozenset({"bernoulli", "normal", "uniform", "random", "exponential", "multinomial", "randint_like", "poisson"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,17 @@ class BoundMode(TorchDispatchMode):
 
     def fresh(self, y: Tensor, k: float) -> Tensor:
         """k·u·|y| + eta: k roundings of a result, and underflow."""
-        size = y.abs()
+        return self.with_eta(y.abs(), k * self.u)
+
+    def with_eta(self, size: Tensor, factor: float) -> Tensor:
+        """``size``·factor + eta, in place."""
         if size.device != self._eta.device:
             self._eta = self._eta.to(size.device)
-        return torch.add(self._eta, size, alpha=k * self.u, out=size)
+        return torch.add(self._eta, size, alpha=factor, out=size)
+
+    def jump(self, size: Tensor) -> Tensor:
+        """What a choice that rounding makes may move, as a table entry: twice the proven size over λ (λ 4 suffices)."""
+        return size * (1.0 if self.lam == 1.0 else 2.0 / self.lam)
 
     def tiny(self, y: Tensor, i: Tensor | None) -> Tensor | None:
         """``i`` with the model's eta added in place: underflow of a product or a quotient."""
@@ -193,7 +201,7 @@ class BoundMode(TorchDispatchMode):
         else:
             tensors = [a for a in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(a, torch.Tensor)]
             count = len(y) if isinstance(y, (tuple, list)) else 1
-            random = torch.Tag.nondeterministic_seeded in what.functional.tags
+            random = what.base in RANDOM
             if not tensors or random or not any(t.is_floating_point() or not self.err(t).exact for t in tensors):
                 errs = (EXACT,) * count
             elif what.pointwise and count == 1:

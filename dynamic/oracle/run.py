@@ -169,11 +169,13 @@ def _bounded(mode: BoundMode, name: str, t: Tensor, dtype: DType) -> Bounded:
     err = mode.err(t)
     choice = mode.choice(t)
     t = t.detach()
-    no = torch.zeros(t.shape, dtype=torch.bool, device=t.device)
-    und = no if err.und is None else err.und.clone()
-    if not t.is_floating_point():
-        return Bounded(name, t, no.double(), und, t.dtype, choice)
+    und = err.und if err.und is not None else torch.zeros((), dtype=torch.bool, device=t.device).expand(t.shape)
+    nothing = torch.zeros((), dtype=torch.float64, device=t.device).expand(t.shape)
     total = err.total()
-    bound = torch.zeros_like(t) if total is None else total * (mode.lam * (2 if mode.model.twice else 1))
-    und |= ~torch.isfinite(bound) & torch.isfinite(t)
-    return Bounded(name, t, bound.nan_to_num(0.0, 0.0), und, dtype, choice)
+    if not t.is_floating_point() or total is None:
+        return Bounded(name, t, nothing, und, dtype if t.is_floating_point() else t.dtype, choice)
+    bound = total * (mode.lam * (2 if mode.model.twice else 1))
+    if not bool(torch.isfinite(bound.sum())):
+        und = und | (~torch.isfinite(bound) & torch.isfinite(t))
+        bound = bound.nan_to_num(0.0, 0.0)
+    return Bounded(name, t, bound, und, dtype, choice)

@@ -119,7 +119,7 @@ def _masked(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
         return Err(out.c, out.i, either(out.und, doubt.expand(y.shape)))
     whole = ctx.err(value).total()
     size = value.abs() if whole is None else torch.add(value.abs(), whole, alpha=ctx.lam)
-    return Err(plus(out.c, (size * doubt).div_(ctx.lam)), out.i, out.und)
+    return Err(plus(out.c, ctx.jump(size * doubt)), out.i, out.und)
 
 
 @rule("div")

@@ -196,6 +196,19 @@ def elu(ctx: BoundMode, y: Tensor, x: Tensor, alpha: float = 1, scale: float = 1
     return unary(ctx, y, x, lambda r: torch.where(x > -r, top, (x + r).mul_(input_scale).exp_().mul_(top)), fresh)
 
 
+@rule("hardswish")
+def hardswish(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
+    """y = x·clamp(x + 3, 0, 6)/6: gain min(1.5, |x/3 + 1/2| + λe/3) where x ± λe is above −3, + 4u|y| + u|x|·[|x| < 3]."""
+    fresh = ctx.fresh(y, 4.0).add_(x.abs().mul_(x.abs() < 3), alpha=ctx.u)
+    return unary(ctx, y, x, lambda r: torch.where(x + r > -3, (x.abs() / 3 + 0.5 + r / 3).clamp_(max=1.5), 0.0), fresh)
+
+
+@rule("hardsigmoid")
+def hardsigmoid(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
+    """y = clamp(x + 3, 0, 6)/6: gain 1/6, + 2u|y| + u/2 (x + 3 cancels)."""
+    return linear(ctx, y, [(ctx.err(x), 1 / 6)], ctx.fresh(y, 2.0).add_(ctx.u / 2))
+
+
 @rule("hardtanh", "clamp", "clamp_min", "clamp_max")
 def clamp(ctx: BoundMode, y: Tensor, x: Tensor, low: Any = None, high: Any = None, **kwargs: Any) -> Err:
     """y = min(max(x, low), high): the error of x where x ± λe is not wholly cut off, no rounding; bounds that are

@@ -35,7 +35,8 @@ def product(
     """The error of y = mul(a, b), each element a sum of ``n`` products; ``mul`` is bilinear and monotone on >= 0.
 
     Fresh: the law of ``sums`` with S = ab, Q = a²b², A = |a||b|; where factors are cut to tf32, + u_f·2A (cut towards
-    zero: systematic); in a matrix unit that adds 16 products at a time towards zero, + u·N/16·|S|.
+    zero: systematic; entered twice, like every proven part, so that λ 4 suffices); in a matrix unit that adds 16 products
+    at a time towards zero, + u·N/16·|S| systematic and u·N/16·sqrt(S² + Q) independent (partial sums may exceed S).
 
     Carried, worst case: |a|c_b + c_a|b| + λ·e_a·e_b. Exchangeable: systematic errors have a common sign along the sum
     (a shifted mean), or the sign of the value (a scale), or neither: |c_a·b| + |(c_a·sgn a)·b| + sqrt(c_a²b²), and
@@ -48,19 +49,24 @@ def product(
         ctx.record(op, "gamma_N·|a||b|", n)
         c = _worst(ctx, mul, a, b, ea, eb, 2 * model.u_factor + model.factor(n))
     else:
-        k, s2, extra = (n / 6 + 1) * model.u**2, (n / 3 + 1) * model.u**2, 2 * model.u_factor / ctx.lam
+        k, extra = (n / 3 + 1) * model.u**2, 4 * model.u_factor / ctx.lam
+        s2 = k
         if n <= SHORT or _conspire(a, b, n, model.u):
             ctx.record(op, "gamma_N·|a||b|", n)
             extra += model.factor(2 * n if n <= SHORT else n) / ctx.lam
             k = s2 = 0.0
         else:
-            ctx.record(op, "u·sqrt(S²(N/3 + 1) + Q(N/6 + 1))", n)
+            ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))", n)
             if model.block:
                 size = min(n, model.block)
-                k += (size * size / 3 + size + size / 6 + 1) * model.u_block**2
+                k += (size * size / 3 + size + size / 3 + 1) * model.u_block**2
             if model.parts:
-                k += n / model.parts * (model.parts / 6 + 1) * model.u_part**2
+                k += n / model.parts * (model.parts / 3 + 1) * model.u_part**2
                 s2 += (model.parts / 3 + 1) * model.u_part**2
+            if ctx.matrix_units and n > MMA_DEPTH:
+                ctx.record(op, "u·N/16·sqrt(S² + Q)", n)
+                cut = (model.u * n / MMA_DEPTH / ctx.lam) ** 2
+                k, s2 = k + cut, s2 + cut
         i = _independent(ctx, mul, a, b, ea, eb, k)
         if s2:
             i = torch.mul(y, y).mul_(s2) if i is None else i.addcmul_(y, y, value=s2)
@@ -74,7 +80,6 @@ def product(
         for part in shared:
             c = plus(c, part)
         if ctx.matrix_units and n > MMA_DEPTH:
-            ctx.record(op, "u·N/16·|S|", n)
             c = plus(c, y.abs().mul_(model.u * n / MMA_DEPTH / ctx.lam))
     i = ctx.tiny(y, i)
     und = None
@@ -98,23 +103,38 @@ def _worst(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err,
 
 
 def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Tensor | None:
-    """(k·a² + i_a² + c_a²)·(|b| + λe_b)² + a²·(i_b² + c_b²), or None where that is nothing."""
-    left = torch.mul(a, a).mul_(k) if k else None
-    left, right = _squares(left, ea), _squares(None, eb)
+    """(k·a² + i_a² + c_a²)·(|b| + λe_b)² + a²·(i_b² + c_b²), or None where that is nothing.
+
+    Formed in units of sqrt(k) (of u where k is 0), so that float32 holds the squares.
+    """
+    unit = k or ctx.u**2
+    left = torch.mul(a, a) if k else None
+    left, right = _squares(left, ea, unit), _squares(None, eb, unit)
     total = None
     if left is not None:
         e = eb.total()
         size = b if e is None else torch.add(b.abs(), e, alpha=ctx.lam)
-        total = _narrow(mul, left, size * size)
+        total = _squared(mul, left, size)
     if right is not None:
-        total = plus(total, _narrow(mul, a * a, right))
-    return total
+        part = _squared(lambda p, q: mul(q, p), right, a)
+        total = part if total is None else total.add_(part)
+    return None if total is None else total.mul_(unit)
 
 
-def _squares(start: Tensor | None, e: Err) -> Tensor | None:
+def _squared(mul: Product, p: Tensor, root: Tensor) -> Tensor:
+    """mul(p, root²) in float32 where neither leaves its range, else in float64."""
+    small = (p.float(), torch.mul(root, root, out=torch.empty(root.shape, dtype=torch.float32, device=root.device)))
+    if all(torch.count_nonzero(s) == torch.count_nonzero(t) for s, t in zip(small, (p, root), strict=True)):
+        found = mul(*small)
+        if bool(torch.isfinite(found.sum())):
+            return found.double()
+    return mul(p, root * root)
+
+
+def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
     for part in (e.i, e.c):
         if part is not None:
-            start = part * part if start is None else start.addcmul_(part, part)
+            start = (part * part).div_(unit) if start is None else start.addcmul_(part, part, value=1 / unit)
     return start
 
 
@@ -139,7 +159,11 @@ def _narrow(mul: Product, p: Tensor, q: Tensor) -> Tensor:
             if bool(((size < NARROW * top) & (size > 0)).any()):
                 return mul(p, q)
         tops.append(top)
-    return mul((p / tops[0]).float(), (q / tops[1]).float()).double().mul_(tops[0] * tops[1])
+    small = [
+        torch.mul(t, 1 / top, out=torch.empty(t.shape, dtype=torch.float32, device=t.device))
+        for t, top in zip((p, q), tops, strict=True)
+    ]
+    return mul(*small).double().mul_(tops[0] * tops[1])
 
 
 def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
@@ -200,7 +224,8 @@ def products(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
 def with_addend(
     ctx: BoundMode, y: Tensor, start: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Err:
-    """y = β·start + α·ab: the product's error times |α|, the addend's times |β|, + u(|y| + |β·start|)."""
+    """y = β·start + α·ab: the product's error times |α|, the addend's times |β|, + u(|y| + |β·start|); where
+    steps are stored, the product is one."""
     mul = torch.bmm if a.dim() == 3 else torch.mm if b.dim() == 2 else torch.mv
     inner = y if beta == 0 else torch.sub(y, start, alpha=beta)
     if alpha not in (0, 1):
@@ -208,6 +233,8 @@ def with_addend(
     shared = common(ctx, a, b) if b.dim() > 1 else (None, None)
     part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared)
     fresh = ctx.fresh(y, 1.0)
+    if ctx.model.u_step:
+        fresh = fresh.add_(inner.abs(), alpha=abs(alpha) * ctx.model.u_step / 2)
     if beta:
         fresh = fresh + (start.abs() * (ctx.u * abs(beta)))
     return linear(ctx, y, [(part, abs(alpha))] + ([(ctx.err(start), abs(beta), start)] if beta else []), fresh)
@@ -236,7 +263,10 @@ def convolution(
         return part
     eb = ctx.err(bias).systematic()
     carried = Err(None if eb.c is None else eb.c.reshape(shape), None, None if eb.und is None else eb.und.reshape(shape))
-    return linear(ctx, y, [(part, 1), (carried, 1)], ctx.fresh(y, 1.0))
+    fresh = ctx.fresh(y, 1.0)
+    if ctx.model.u_step:
+        fresh = fresh.add_(inner.abs(), alpha=ctx.model.u_step / 2)
+    return linear(ctx, y, [(part, 1), (carried, 1)], fresh)
 
 
 @rule("convolution_backward")

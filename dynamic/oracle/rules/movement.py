@@ -198,7 +198,7 @@ def max_pool_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, *args: An
         size = g.abs() if whole is None else torch.add(g.abs(), whole, alpha=ctx.lam)
         if ctx.current == "max_pool2d_with_indices_backward" and set(args[3]) == {1}:
             back = torch.ops.aten.avg_pool2d_backward
-            c = plus(c, back(size * doubt, x, args[0], args[1], args[2], args[4], True, 1).div_(ctx.lam))
+            c = plus(c, ctx.jump(back(size * doubt, x, args[0], args[1], args[2], args[4], True, 1)))
         else:
             und = either(und, func(doubt.double(), x, *args) > 0, x == x)
     return Err(c, plus(i, ctx.fresh(y, 8.0)), und)

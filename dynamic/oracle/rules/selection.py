@@ -45,8 +45,8 @@ def _may_differ(ctx: BoundMode, t: Any) -> Tensor | None:
 
 @rule("where")
 def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
-    """y = a or b: the chosen one's error; where the condition may differ, + (|a − b| + both errors)/λ … the value
-    may be either."""
+    """y = a or b: the chosen one's error; where the condition may differ, + |a − b| and both errors: the
+    value may be either."""
     if not y.is_floating_point():
         return Err(None, None, either(ctx.err(cond).und, ctx.err(a).und, ctx.err(b).und))
     ea, eb = _spread(ctx, a, y), _spread(ctx, b, y)
@@ -62,7 +62,7 @@ def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
     if doubt is not None:
         gap = torch.sub(a, b).abs_() if isinstance(a, torch.Tensor) else torch.sub(b, a).abs()
         both = plus(ea.total(), eb.total())
-        jump = gap / ctx.lam if both is None else torch.add(both, gap, alpha=1 / ctx.lam)
+        jump = plus(ctx.jump(gap), both)
         c = plus(c, torch.where(doubt, jump, 0.0))
         und = either(und, doubt & ~torch.isfinite(gap))
         if ea.und is not None or eb.und is not None:
@@ -122,7 +122,7 @@ def leaky_relu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, slope: 
 
 
 def kinked(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, kinks: list[float], gain: Any, jump: float) -> Err:
-    """The gradient of a piecewise linear function: gain·e_g, and jump·(|g| + λe_g)/λ where x ± λe meets a kink."""
+    """The gradient of a piecewise linear function: gain·e_g, and jump·(|g| + λe_g) where x ± λe meets a kink."""
     eg, ex = ctx.err(g), ctx.err(x)
     out = linear(ctx, y, [(eg, gain() if not (eg.c is None and eg.i is None) else None)], None)
     if eg.und is not None:
@@ -132,13 +132,13 @@ def kinked(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, kinks: list[float], 
         reach = total * ctx.lam
         near = None
         for kink in kinks:
-            near = either(near, (x - kink).abs() <= reach)
+            near = either(near, ((x - kink).abs() <= reach) & (reach > 0))
         if near is not None and bool(near.any()):
             size = g.abs()
             e = eg.total()
             if e is not None:
                 size = torch.add(size, e, alpha=ctx.lam)
-            out = Err(plus(out.c, size.mul_(jump / ctx.lam).mul_(near)), out.i, either(out.und, ex.und))
+            out = Err(plus(out.c, ctx.jump(size).mul_(jump).mul_(near)), out.i, either(out.und, ex.und))
     if ex.und is not None:
         out = Err(out.c, out.i, either(out.und, ex.und))
     return out

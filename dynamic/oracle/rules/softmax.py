@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,17 +17,26 @@ if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
 
 
-def sum_of_exps(ctx: BoundMode, e: Err, p: Tensor, depth: Tensor, dims: tuple[int, ...]) -> tuple[Err, Tensor | None]:
-    """The relative error of D = Σ exp(x − m) with p = exp(x − m)/D and ``depth`` = m − x >= 0.
+def sum_of_exps(ctx: BoundMode, e: Err, p: Tensor, n: int, dims: tuple[int, ...]) -> Err:
+    """The relative error (keepdim) of D = Σ exp(x − m) with p = exp(x − m)/D, N terms.
 
-    The sum's own law on the terms p (S = 1); each term errs by (3 + depth)·u of itself; the inputs' errors enter as
-    Σ p·c and sqrt(Σ (p·i)²). Returns the error (keepdim) and u·p·(3 + depth).
+    The sum's own law on the terms p (S = 1). Each term errs by (3 + m − x)·u of itself, together at most (3 + ln N)·u of
+    D, since Σ p(m − x) = entropy − ln D <= ln N. The inputs' errors enter as Σ p·c and sqrt(Σ (p·i)²).
     """
-    one = torch.ones_like(p.narrow(dims[0], 0, 1)) if len(dims) == 1 else p.sum(dims, keepdim=True)
-    own = clean(torch.add(depth, 3).mul_(p)).mul_(ctx.u)
-    c = None if e.c is None else p * e.c
-    i = own if e.i is None else torch.addcmul(own, p, e.i)
-    return sum_terms(ctx, "softmax", p, Err(c, i, e.und), one, dims, True), own
+    one = torch.ones([1 if d in dims else s for d, s in enumerate(p.shape)], dtype=p.dtype, device=p.device)
+    carried = Err(None if e.c is None else p * e.c, None if e.i is None else p * e.i, e.und)
+    found = sum_terms(ctx, "softmax", p, carried, one, dims, True)
+    own = (3 + math.log(max(n, 1))) * ctx.u
+    return Err(found.c, one.mul_(own) if found.i is None else found.i.add_(own), found.und)
+
+
+def depths(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, bool]:
+    """m − x and m = max x (keepdim); and whether all of it is finite."""
+    if len(dims) == 1:
+        low, top = torch.aminmax(x, dim=dims[0], keepdim=True)
+    else:
+        low, top = x.amin(dims, keepdim=True), x.amax(dims, keepdim=True)
+    return top - x, top, bool(torch.isfinite((top - low).sum()))
 
 
 @rule("_softmax", "_safe_softmax")
@@ -37,22 +47,25 @@ def softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs
         return Err(None, None, ctx.err(x).und)
     dims = axes(dim, x.dim())
     e = ctx.err(x)
-    depth = x.amax(dims, keepdim=True).sub(x)
-    ed, own = sum_of_exps(ctx, e, y, depth, dims)
+    fresh, _, finite = depths(x, dims)
+    p = y if finite else clean(y)
+    ed = sum_of_exps(ctx, e, p, x.shape[dims[0]], dims)
     shared = ed.total()
-    assert shared is not None and own is not None
-    fresh = own.add_(y, alpha=2 * ctx.u).add_(ctx.model.eta)
-    c = plus(shared, e.c)
-    i = e.i
+    fresh = fresh.mul_(p)
+    if not finite:
+        fresh.nan_to_num_(0.0, 0.0)
+    fresh = ctx.with_eta(fresh.add_(p, alpha=5), ctx.u)
+    c, i = plus(shared, e.c), e.i
     whole = plus(c, i)
     top = float(whole.max().nan_to_num(0.0, 1e3)) * ctx.lam if whole is not None and whole.numel() else 0.0
     if top > 0.01:
         reach = whole * ctx.lam  # type: ignore[operator]
         grow = clean(torch.expm1(reach.clamp(max=600.0)).div_(reach)).clamp_(min=1.0)
-        limit = (1 / (clean(y) * ctx.lam)).nan_to_num_(0.0, 1e300)
+        limit = (1 / (p * ctx.lam)).nan_to_num_(0.0, 1e300)
         c = torch.minimum(c * grow, limit)
         i = None if i is None else i * grow
-    return Err(clean(c * y), fresh if i is None else torch.addcmul(fresh, i, clean(y)), ed.und)
+    out = c * p
+    return Err(out if finite else clean(out), fresh if i is None else torch.addcmul(fresh, i, p), ed.und)
 
 
 @rule("_log_softmax")
@@ -63,13 +76,14 @@ def log_softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kw
         return Err(None, None, ctx.err(x).und)
     dims = axes(dim, x.dim())
     e = ctx.err(x)
-    top = x.amax(dims, keepdim=True)
-    depth = top.sub(x)
-    ed, _ = sum_of_exps(ctx, e, y.exp(), depth, dims)
-    logs = (y + depth).abs_().amin(dims, keepdim=True).add_(1).add_(top.abs()).mul_(2 * ctx.u + ctx.model.u_step / 2)
-    fresh = ctx.fresh(y, 1.0).add_(depth, alpha=ctx.u).add_(logs)
-    if not bool(torch.isfinite(fresh.sum())):
-        fresh = fresh.nan_to_num_(0.0, 0.0)
+    fresh, top, finite = depths(x, dims)
+    ed = sum_of_exps(ctx, e, y.exp(), x.shape[dims[0]], dims)
+    # m − x <= |y| + ln D, so that u(|y| + m − x) <= u(2(m − x) + ln D).
+    logs = torch.full((), math.log(max(x.shape[dims[0]], 1)), dtype=x.dtype, device=x.device)
+    row = top.abs().add_(logs + 1).mul_(2 * ctx.u + ctx.model.u_step / 2).add_(logs, alpha=ctx.u)
+    fresh = torch.add(row, fresh, alpha=2 * ctx.u, out=fresh)
+    if not finite:
+        fresh.nan_to_num_(0.0, 0.0)
     shared = plus(ed.total(), e.c)
     return Err(None if shared is None else shared.expand(y.shape), fresh if e.i is None else fresh.add_(e.i), ed.und)
 
@@ -81,7 +95,7 @@ def logsumexp(ctx: BoundMode, y: Tensor, x: Tensor, dim: Any, keepdim: bool = Fa
     full = y if keepdim else torch.logsumexp(x, dims, keepdim=True)
     top = x.amax(dims, keepdim=True)
     p = clean((x - full).exp_())
-    ed, _ = sum_of_exps(ctx, ctx.err(x), p, clean(top - x), dims)
+    ed = sum_of_exps(ctx, ctx.err(x), p, x.numel() // max(full.numel(), 1), dims)
     fresh = clean(full.abs().mul_(2).add_(top.abs(), alpha=2).add_(2).mul_(ctx.u))
     out = linear(ctx, full, [(ed, 1)], fresh)
     return Err(*(None if q is None else q.reshape(y.shape) for q in out))

@@ -1,0 +1,325 @@
+"""Honest GPU kernels against the oracle's bound: cuBLAS, cuDNN, fused attention, Triton, torch.compile.
+
+Writes the required λ of every (kernel, operation, dtype, N) and its histogram to ``--out``. Needs one CUDA device;
+`--device cpu` tries the script itself without the Triton and compiled parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, str(Path(__file__).parent))
+import bounds_eager as eager
+import bounds_modules as modules
+import bounds_triton
+
+from kcontract.dynamic import inputs as gen
+from kcontract.dynamic import oracle
+
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+HALF = {"fp16": "float16", "bf16": "bfloat16"}
+KINDS = ("normal", "uniform", "signs", "cancelling", "wide", "large_mean", "sparse", "spike_last", "tiny_scale", "shifted", "steep")
+EDGES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, float("inf"))
+
+
+class Record:
+    """Required λ by (kernel, operation, dtype, N)."""
+
+    def __init__(self) -> None:
+        self.cases: dict[str, list[float]] = defaultdict(list)
+        self.alarms: list[str] = []
+        self.high: list[str] = []
+        self.refused: dict[str, str] = {}
+        self.ratios: list[float] = []
+
+    def add(self, kernel: str, name: str, dtype: str, n: int, found: list[Any], expected: list[Any], label: str) -> None:
+        """Compare all outputs of one run."""
+        results = [oracle.compare(f.detach().to(e.dtype), e) for f, e in zip(found, expected, strict=True)]
+        need = max(r.required for r in results)
+        self.cases[f"{kernel}|{name}|{dtype}|{n}"].append(need)
+        if need > 4:
+            self.high.append(f"{kernel} {name} {dtype} N={n} {label}: {need:.2f}")
+        self.ratios.append(max(r.ratio for r in results))
+        for r in results:
+            if not r.ok:
+                self.alarms.append(f"{kernel} {name} {dtype} N={n} {label} {r.output} {r.reason} ratio {r.ratio:.3g} required {r.required:.3g} {r.index} {r.found} {r.wanted} {r.allowed}")
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, histogram a kernel family, and the cases that needed most."""
+        histogram: dict[str, list[int]] = defaultdict(lambda: [0] * len(EDGES))
+        most: dict[str, float] = {}
+        for key, values in self.cases.items():
+            most[key] = max(values)
+            for value in values:
+                histogram[key.split("|")[0]][next(k for k, e in enumerate(EDGES) if value < e or e == EDGES[-1])] += 1
+        ratios = sorted(self.ratios)
+        return {
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "torch": torch.__version__,
+            "runs": len(ratios),
+            "alarms": self.alarms,
+            "above λ 4": self.high,
+            "median error/bound": ratios[len(ratios) // 2] if ratios else None,
+            "required λ max": max(most.values(), default=0.0),
+            "histogram edges": [str(e) for e in EDGES],
+            "histogram": dict(histogram),
+            "required λ by case": {k: round(v, 3) for k, v in sorted(most.items(), key=lambda c: -c[1])},
+            "refused": self.refused,
+        }
+
+
+def _norm(x: Any, w: Any) -> Any:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w
+
+
+ROWS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x: x.sum(-1),
+    "mean": lambda x: x.mean(-1),
+    "var": lambda x: x.var(-1),
+    "softmax": lambda x: torch.softmax(x, -1),
+    "log_softmax": lambda x: torch.log_softmax(x, -1),
+    "logsumexp": lambda x: torch.logsumexp(x, -1),
+    "cumsum": lambda x: x.cumsum(-1),
+    "vector norm": lambda x: torch.linalg.vector_norm(x, dim=-1),
+    "amax": lambda x: x.amax(-1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "exp": lambda x: torch.exp(-x.abs()),
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "rsqrt": lambda x: torch.rsqrt(x.abs() + 1e-3),
+    "softplus": F.softplus,
+    "mish": F.mish,
+    "erf": torch.erf,
+    "sin": torch.sin,
+}
+COMPOSITE = ("logsumexp", "rsqrt", "exp")
+"""Several eager kernels each: in half precision their intermediates are stored in half."""
+BACKWARD = ("softmax", "log_softmax", "logsumexp", "layer_norm", "gelu", "silu", "tanh", "mish", "sum", "cumsum")
+FUSED = {
+    "softmax": ROWS["softmax"],
+    "layer_norm": ROWS["layer_norm"],
+    "rms_norm": lambda x: x * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5).to(x.dtype),
+    "logsumexp": ROWS["logsumexp"],
+    "gelu": F.gelu,
+    "mish": F.mish,
+    "sum": ROWS["sum"],
+    "var": ROWS["var"],
+    "cross entropy": lambda x: -(torch.log_softmax(x, -1)[..., 0]),
+    "cumsum": ROWS["cumsum"],
+}
+
+
+def stepwise(dname: str) -> oracle.Accumulation:
+    """Float32 sums; in half precision each operation's result is stored in the input's type."""
+    model = oracle.Accumulation.fp32()
+    return model if dname == "fp32" else model.stepwise(oracle.form_of(HALF[dname]))
+
+
+def rows(record: Record, device: str, seeds: range, sizes: tuple[int, ...]) -> None:
+    """torch's CUDA kernels on rows, forward and backward, and the hand-written Triton ones."""
+    for n in sizes:
+        for seed in seeds:
+            for dname, dtype in DTYPES.items():
+                kind = KINDS[(seed + n) % len(KINDS)]
+                x = gen.draw(kind, (16, n), dtype, seed).to(device)
+                for name, fn in ROWS.items():
+                    grads = name in BACKWARD
+                    leaf = x.clone().requires_grad_(grads)
+                    strict = oracle.run(fn, [leaf.detach()], seed=seed)
+                    told = strict
+                    if dtype is not torch.float32 or grads:  # a saved result is read back in the input's type
+                        told = oracle.run(fn, [leaf], model=stepwise(dname), grads=grads, seed=seed)
+                    out = fn(leaf)
+                    first = told if name in COMPOSITE else strict
+                    if name == "cumsum" and dtype is not torch.float32:  # torch scans half in half
+                        model = oracle.Accumulation.of(oracle.form_of(HALF[dname]))
+                        first = told = oracle.run(fn, [leaf], model=model, grads=True, seed=seed)
+                    record.add("ATen", name, dname, n, [out], list(first.outputs), f"{kind} {seed}")
+                    if grads:
+                        g = torch.autograd.grad(out, leaf, told.upstream[0].to(device))
+                        record.add("ATen", name + " backward", dname, n, list(g), list(told.grads.values()), f"{kind} {seed}")
+                    if device == "cuda" and name in bounds_triton.KERNELS:
+                        record.add("Triton", name, dname, n, [bounds_triton.run(name, x)], list(strict.outputs), f"{kind} {seed}")
+
+
+def products(record: Record, device: str, seeds: range, sizes: tuple[int, ...]) -> None:
+    """cuBLAS: mm and bmm, forward and backward; fp32 with and without tf32; a Triton dot."""
+    for k in sizes:
+        for seed in seeds:
+            kind = KINDS[(seed * 3 + k) % len(KINDS)]
+            for dname, dtype in [*DTYPES.items(), ("tf32", torch.float32)]:
+                model = oracle.Accumulation.tf32() if dname == "tf32" else oracle.Accumulation.fp32()
+                a = gen.draw(kind, (128, k), dtype, seed).to(device).requires_grad_()
+                b = gen.draw("uniform" if seed % 4 == 3 else "normal", (k, 64), dtype, seed + 1, axis=0).to(device).requires_grad_()
+                torch.backends.cuda.matmul.allow_tf32 = dname == "tf32"
+                told = oracle.run(torch.matmul, [a, b], model=model, grads=True, seed=seed)
+                out = a @ b
+                g = torch.autograd.grad(out, [a, b], told.upstream[0].to(device))
+                record.add("cuBLAS", "mm", dname, k, [out], list(told.outputs), f"{kind} {seed}")
+                record.add("cuBLAS", "mm backward", dname, k, list(g), list(told.grads.values()), f"{kind} {seed}")
+                if device == "cuda":
+                    record.add("Triton", "dot", dname, k, [bounds_triton.matmul(a.detach(), b.detach(), dname == "tf32")], list(told.outputs), f"{kind} {seed}")
+                torch.backends.cuda.matmul.allow_tf32 = False
+                if dname != "tf32":
+                    x, y = (t.detach().reshape(4, -1, s).contiguous() for t, s in ((a, k), (b, 64)))
+                    y = y.repeat(1, 4, 1)[:, :k].contiguous()
+                    told = oracle.run(torch.bmm, [x, y], seed=seed)
+                    record.add("cuBLAS", "bmm", dname, k, [torch.bmm(x, y)], list(told.outputs), f"{kind} {seed}")
+
+
+CONVS = (
+    ((2, 16, 32, 32), (32, 16, 3, 3), {"padding": 1}),
+    ((2, 64, 14, 14), (64, 64, 3, 3), {"padding": 1}),
+    ((2, 128, 14, 14), (64, 128, 1, 1), {}),
+    ((2, 8, 32, 32), (16, 8, 7, 7), {"stride": 2, "padding": 3}),
+    ((2, 32, 16, 16), (32, 1, 3, 3), {"groups": 32, "padding": 1}),
+    ((1, 16, 64, 64), (16, 16, 5, 5), {"padding": 2}),
+)
+
+
+def convolutions(record: Record, device: str, seeds: range) -> None:
+    """cuDNN convolutions with its own choice of algorithm (Winograd and FFT included), forward and backward."""
+    torch.backends.cudnn.benchmark = True
+    for seed in seeds:
+        for shape, weight, options in CONVS:
+            n = weight[1] * weight[2] * weight[3]
+            for dname, dtype in DTYPES.items():
+                kind = ("normal", "uniform", "wide", "sparse")[seed % 4]
+                x = gen.draw(kind, shape, dtype, seed).to(device).requires_grad_()
+                w = (gen.draw("normal", weight, torch.float64, seed + 1) / n**0.5).to(device, dtype).requires_grad_()
+
+                def fn(x: Any, w: Any, options: Any = options) -> Any:
+                    return F.conv2d(x, w, **options)
+
+                told = oracle.run(fn, [x, w], grads=True, seed=seed)
+                out = fn(x, w)
+                g = torch.autograd.grad(out, [x, w], told.upstream[0].to(device))
+                record.add("cuDNN", f"conv {weight}", dname, n, [out], list(told.outputs), f"{kind} {seed}")
+                record.add("cuDNN", f"conv {weight} backward", dname, n, list(g), list(told.grads.values()), f"{kind} {seed}")
+
+
+def attention(record: Record, device: str, seeds: range) -> None:
+    """Fused attention by each backend the device has; its gradients too."""
+    kinds = torch.nn.attention.SDPBackend
+    for seed in seeds:
+        for length in (64, 200, 1024):
+            for dname, dtype in DTYPES.items():
+                q, k, v = (gen.draw(("normal", "uniform", "signs")[seed % 3], (2, 2, length, 64), dtype, seed * 7 + j).to(device).requires_grad_() for j in range(3))
+                causal = bool(seed % 2)
+
+                def fn(q: Any, k: Any, v: Any, causal: bool = causal) -> Any:
+                    return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+                # Every fused kernel stores P (and dS) in the input type before the second product.
+                told = oracle.run(fn, [q, k, v], model=stepwise(dname), grads=True, seed=seed)
+                for backend in (kinds.FLASH_ATTENTION, kinds.EFFICIENT_ATTENTION, kinds.CUDNN_ATTENTION, kinds.MATH):
+                    try:
+                        with torch.nn.attention.sdpa_kernel(backend):
+                            out = fn(q, k, v)
+                            g = torch.autograd.grad(out, [q, k, v], told.upstream[0].to(device))
+                    except RuntimeError as error:
+                        record.refused[f"{backend.name} {dname} {length}"] = str(error)[:80]
+                        continue
+                    record.add("SDPA", backend.name.lower(), dname, length, [out], list(told.outputs), f"{seed}")
+                    record.add("SDPA", backend.name.lower() + " backward", dname, length, list(g), list(told.grads.values()), f"{seed}")
+
+
+def whole_modules(record: Record, device: str, seeds: range) -> None:
+    """All modules of the CPU benchmark by the device's eager kernels."""
+    for case in modules.ALL:
+        for dname in ("fp32", "bf16"):
+            dtype = DTYPES[dname]
+            for seed in seeds:
+                module, tensors = eager.make(case, 1, dtype, eager.KINDS[seed % len(eager.KINDS)], seed, device)
+                model = stepwise(dname)
+                if "cumsum" in case.name and dname == "bf16":
+                    model = oracle.Accumulation.of(oracle.form_of("bfloat16")).stepwise(oracle.form_of("bfloat16"))
+                # cuDNN's recurrent layers have no float64 rule: their reference runs on the CPU, step by step.
+                home = "cpu" if case.name in ("lstm", "gru") else device
+                twin, values = eager.make(case, 1, dtype, eager.KINDS[seed % len(eager.KINDS)], seed, home)
+                told = oracle.run(twin, values, model=model, grads=eager.differentiable(case), seed=seed)
+                try:
+                    outs, grads = eager.eager(module, tensors, tuple(u.to(device) for u in told.upstream))
+                except RuntimeError as error:
+                    record.refused[f"{case.name} {dname}"] = str(error)[:80]
+                    continue
+                record.add("modules", case.name, dname, told.longest, outs, list(told.outputs), f"{seed}")
+                if told.grads:
+                    record.add("modules", case.name + " backward", dname, told.longest, grads, list(told.grads.values()), f"{seed}")
+
+
+def compiled(record: Record, device: str, seeds: range) -> None:
+    """torch.compile of fused rows, forward, every dtype."""
+    for name, fn in FUSED.items():
+        for dname, dtype in DTYPES.items():
+            torch._dynamo.reset()
+            quick = torch.compile(fn, dynamic=False)
+            for n in (1000, 4096):
+                for seed in seeds:
+                    kind = KINDS[(seed + n) % len(KINDS)]
+                    x = gen.draw(kind, (16, n), dtype, seed).to(device)
+                    told = oracle.run(fn, [x], seed=seed)
+                    record.add("torch.compile", name, dname, n, [quick(x)], list(told.outputs), f"{kind} {seed}")
+
+
+def parts(record: Record, device: str, first: int, scale: int) -> Iterator[tuple[str, Callable[[], None]]]:
+    """All parts in order; ``scale`` multiplies the seeds."""
+    seeds = range(first, first + scale)
+    yield "rows", lambda: rows(record, device, seeds, (64, 1000, 4096, 16384))
+    yield "products", lambda: products(record, device, range(first, first + 2 * scale), (64, 512, 4096))
+    yield "convolutions", lambda: convolutions(record, device, seeds)
+    yield "attention", lambda: attention(record, device, seeds)
+    yield "modules", lambda: whole_modules(record, device, range(first, first + max(1, scale // 2)))
+    if device == "cuda":
+        yield "compiled", lambda: compiled(record, device, range(first, first + 2 * scale))
+
+
+def main() -> None:
+    """Run everything within ``--limit`` seconds and write ``bounds_gpu.json``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--first", type=int, default=2000)
+    parser.add_argument("--scale", type=int, default=4)
+    parser.add_argument("--limit", type=float, default=240.0)
+    args = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    record = Record()
+    start = time.perf_counter()
+    for name, part in parts(record, args.device, args.first, args.scale):
+        if time.perf_counter() - start > args.limit:
+            print(f"out of time before {name}")
+            break
+        began = time.perf_counter()
+        try:
+            part()
+        except Exception as error:  # one part must not cost the others' figures
+            print(f"{name} stopped: {type(error).__name__}: {error}"[:600])
+        found = record.summary()
+        print(f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, {len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}", flush=True)
+        (args.out / "bounds_gpu.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    found = record.summary()
+    for line in found["alarms"][:25]:
+        print("ALARM", line)
+    for case, value in list(found["required λ by case"].items())[:25]:
+        print(f"most λ: {case} {value}")
+    for kernel, counts in found["histogram"].items():
+        print(kernel, dict(zip(found["histogram edges"], counts, strict=True)))
+
+
+if __name__ == "__main__":
+    main()
