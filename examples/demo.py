@@ -22,6 +22,9 @@ EXPECTED = {
     ],
     "atomic_sum.py": [("total_by_atomics", "unordered-float-atomic", "tl.atomic_add(out_ptr, tl.sum(x, axis=0))")],
     "combine.py": [("mean_by_averages", "unorderable-combine", "tl.store(out_ptr, tl.reduce(x, 0, average_of_two))")],
+    "split_k.py": [
+        ("split_matmul", "half-precision-partials", "tl.store(part_ptr + place, acc.to(part_ptr.dtype.element_ty))"),
+    ],
     "tensor_memory.py": [("two_products", "over-budget", "first = tl.dot(scaled, b, first)")],
     "register_pool.py": [("greedy", "over-budget", "y = tl.inline_asm_elementwise(")],
 }

@@ -32,9 +32,13 @@ def render_finding(finding: Finding, report: Report, *, color: bool = False) -> 
         lines.append(f"  --> {user}, {subject}")
         lines += _snippet(user.file, user.line, user.column, color)
         lines += [f"   = called from {caller}" for caller in user_callers(finding)]
+    seen = {str(location.user())} if location else set()
     for related in finding.related:
         where = related.place.location
-        lines.append(f"   = {related.message}" + (f": {where.user()}" if where else ""))
+        place = str(where.user()) if where else ""
+        if not place or place not in seen:
+            lines.append(f"   = {related.message}" + (f": {place}" if place else ""))
+        seen.add(place)
     lines += [
         f"   = {name}: {text}"
         for name, text in (("why", finding.why), ("help", finding.remedy), ("to settle it", finding.to_try))
