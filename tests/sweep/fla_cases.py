@@ -360,6 +360,7 @@ CASES |= {f"{name}/gluon": _gluon(CASES[name]) for name in _WITH_GLUON}
 FORWARD_ONLY = {
     "chunk_iplr_delta_rule",
     "fused_recurrent_comba",
+    "fused_recurrent_cyfa",
     "fused_recurrent_dplr_delta_rule",
     "fused_recurrent_gated_delta_rule",
     "fused_recurrent_gated_oja_rule",

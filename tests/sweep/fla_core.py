@@ -22,7 +22,11 @@ def public() -> set[str]:
             names |= set(getattr(importlib.import_module(f"fla.ops.{entry.name}"), "__all__", ()))
         except ImportError:  # fla.ops.deltaformer wants the package fla.layers
             names |= {"deltaformer_attn"}
-    names |= {name for name, value in vars(modules).items() if isinstance(value, type) and name[:1].isupper()}
+    names |= {
+        name
+        for name, value in vars(modules).items()
+        if isinstance(value, type) and value.__module__.startswith("fla.") and not name.startswith("_")
+    }
     return {name for name in names if not name.startswith(_NOT_AN_OPERATION) and not name.endswith("_ref")}
 
 
