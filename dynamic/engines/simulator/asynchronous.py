@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kcontract.dynamic.engines.simulator.faults import Fault
 from kcontract.dynamic.engines.simulator.mbarrier import Barriers
 from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.dynamic.engines.simulator.values import Array
@@ -90,9 +91,22 @@ class Asynchronous:
     def submit(self, act: Action) -> None:
         """Do now, or when nothing else can run."""
         if self.late:
-            self.queue.append(act)
+            self.queue.append(self._placed(act))
         else:
             act()
+
+    def _placed(self, act: Action) -> Action:
+        """The action, with a fault in it placed at the instruction that is running now."""
+        kernel = self.machine.kernel
+        index = kernel.running()
+
+        def placed() -> None:
+            try:
+                act()
+            except Fault as fault:
+                raise kernel.at(fault, index) from None
+
+        return placed
 
     def progress(self) -> bool:
         """Finish the oldest work in flight; False if there is none."""

@@ -47,6 +47,7 @@ class Checker:
             total = grid.extent[0] * grid.extent[1] * grid.extent[2]
             grid.shadow = GlobalShadow(total, 1 if grid.kernel.narrow_global else 4)
         self.all: GlobalShadow = grid.shadow
+        self.swizzle = np.zeros((count, grains), "i2")
         self.budget: dict[tuple[int, int], int] = {}
 
     # ---- shared memory
@@ -81,21 +82,23 @@ class Checker:
         else:
             self.shared.writes(cta, grain, who, who, atomic=how == "atomic")
 
-    def read_by_tensor_core(self, strand: Strand, chosen: Array, rows: Array, pieces: Array) -> None:
+    def read_by_tensor_core(self, strand: Strand, chosen: Array, rows: Array, pieces: Array, width: int) -> None:
         """A tcgen05 instruction reads 16-byte pieces of shared memory, (issuers, ..., ...), through the async proxy."""
         if not self.single:
             return
         self.clocks.tick()
+        self.machine.shared.index(rows[:, None, None], pieces, 16, 16)
         warp = np.broadcast_to(self._issuer(strand, chosen), pieces.shape).reshape(-1)
         row = np.broadcast_to(rows[:, None, None], pieces.shape).reshape(-1)
         cta, grain, who = self._grains(row, pieces.reshape(-1), 16, warp)
+        self._layout(cta, grain, width)
         self.shared.reads(cta, grain, who, self.clocks.tensor_core, proxy=True)
 
     def _issuer(self, strand: Strand, chosen: Array) -> Array:
         """The warp of the first thread that issues a single-thread instruction."""
         return np.asarray(np.broadcast_to(strand.tid, chosen.shape)[chosen][:1] >> 5)
 
-    def read_by_wgmma(self, strand: Strand, rows: Array, pieces: Array) -> None:
+    def read_by_wgmma(self, strand: Strand, rows: Array, pieces: Array, width: int) -> None:
         """wgmma reads 16-byte pieces of shared memory, (CTAs · warpgroups or CTAs, ..., ...), until it is waited for."""
         if not self.single:
             return
@@ -104,6 +107,7 @@ class Checker:
         warp = np.broadcast_to(warp, rows.shape).reshape(-1)
         time = self.clocks.tick()
         cta, grain, who = self._grains(rows.reshape(-1), pieces.reshape(-1), 16, warp)
+        self._layout(cta, grain, width)
         self.shared.reads(cta, grain, who, self.clocks.unit("wgmma", who), proxy=True)
 
         def act(now: Array) -> None:
@@ -136,21 +140,41 @@ class Checker:
 
     def begin_tensor(self, strand: Strand, chosen: Array, request: copies.Request, how: str, signal_row: Array | None, signal: Array | None) -> int:
         """A tensor copy is issued; returns its time."""
+        sizes = np.array([copies.box_bytes(m, 4 if request.rows is not None else 0) for m in request.maps])
+        widths = [tensor_map.SWIZZLE_BYTES[m.swizzle] for m in request.maps]
+        return self.begin_bulk(strand, chosen, request.row, request.shared, sizes, signal_row, signal, widths)
+
+    def begin_bulk(
+        self, strand: Strand, chosen: Array, rows: Array, starts: Array, sizes: Array, signal_row: Array | None,
+        signal: Array | None, widths: list[int] | None = None,
+    ) -> int:  # fmt: skip
+        """A copy between shared and global memory is issued: into shared memory where it reports to an mbarrier.
+
+        ``widths`` are the swizzles in bytes; returns the time of the copy.
+        """
         time = self.clocks.tick()
         if not self.single:
             return time
-        for k in range(len(request)):
-            row, m = int(request.row[k]), request.maps[k]
-            size = copies.box_bytes(m, 4 if request.rows is not None else 0)
-            address = swizzled(int(request.shared[k]) + np.arange(0, size, 16), tensor_map.SWIZZLE_BYTES[m.swizzle])
+        for k in range(len(rows)):
+            width = widths[k] if widths else 0
+            address = swizzled(int(starts[k]) + np.arange(0, int(sizes[k]), 16), width)
             warp = np.broadcast_to(self._issuer(strand, chosen), address.shape)
-            cta, grain, who = self._grains(np.full(len(address), row), address, min(16, size), warp)
-            if how == "write":
-                assert signal_row is not None and signal is not None
+            cta, grain, who = self._grains(np.full(len(address), int(rows[k])), address, 16, warp)
+            if signal_row is not None and signal is not None:
                 self.shared.writes(cta, grain, who, self.clocks.mbarrier(int(signal_row[k]), int(signal[k])))
+                self.swizzle[cta, grain] = width
             else:
                 self.shared.reads(cta, grain, who, self.clocks.unit("bulk", who), proxy=True)
         return time
+
+    def _layout(self, cta: Array, grain: Array, width: int) -> None:
+        """What a tensor copy has written is read with the swizzle it was written with."""
+        found = self.swizzle[cta, grain]
+        copied = self.shared.writer[cta, grain] > self.clocks.tensor_core
+        bad = copied & (found != width)
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
+            raise Fault("swizzle-mismatch", f"shared memory was written by a tensor copy with a swizzle of {int(found[k])} bytes and is read by a descriptor with {width}")
 
     def end_tensor_write(self, signal_row: Array, signal: Array, time: int) -> None:
         """Tensor copies have landed and report to their mbarriers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -55,15 +56,31 @@ class Kernel:
                 found = self.lines[line - 1]
         return found
 
+    def running(self) -> int | None:
+        """The instruction index that the calling generated code stands at."""
+        frame = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename == self.file:
+                return self.lines[frame.f_lineno - 1]
+            frame = frame.f_back  # type: ignore[assignment]
+        return None
+
+    def at(self, fault: Fault, index: int | None) -> Fault:
+        """A fault with the place of an instruction."""
+        if index is None or index >= len(self.function.instructions):
+            return fault
+        at = self.function.instructions[index]
+        return fault.at(at.line, f"{at.name} {at.text}".strip()[:100], at.location)
+
     def explain(self, error: BaseException) -> BaseException:
         """The same error with the PTX and Python lines it rose at."""
         index = self.place(error)
+        if isinstance(error, Fault):
+            return self.at(error, index)
         if index is None or index >= len(self.function.instructions):
             return error
         at = self.function.instructions[index]
         text = f"{at.name} {at.text}".strip()[:100]
-        if isinstance(error, Fault):
-            return error.at(at.line, text, at.location)
         if isinstance(error, Unsupported) and error.line is None:
             return Unsupported(f"the simulator cannot execute `{text}`: {error.message}", line=at.line)
         if isinstance(error, Exception) and not isinstance(error, InputError):

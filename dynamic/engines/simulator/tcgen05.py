@@ -206,7 +206,8 @@ def mma(
     if machine.checker is not None:
         for at, outer, turned in ((None if a_in_memory else a_at, spec.m, spec.a_transposed), (b_at, spec.n, spec.b_transposed)):
             if at is not None:
-                machine.checker.read_by_tensor_core(strand, chosen, rows, pieces_of(rows, at, kind, outer // group, turned))
+                pieces = pieces_of(rows, at, kind, outer // group, turned)
+                machine.checker.read_by_tensor_core(strand, chosen, rows, pieces, tile_of(at, rows)[1].swizzle)
         bands = _halved(spec, group == 2, ws, spec.m // group)
         lanes = np.concatenate([row_lanes(spec.m // group, group == 2, ws) + k * (128 // bands) for k in range(bands)])
         inside = a_at.astype("i8") if a_in_memory else None
@@ -325,7 +326,7 @@ def copy(strand: Strand, shape: str, warps: str, target: Array, source: Array, g
     start, tile = tile_of(words, rows)
     if machine.checker is not None:
         pieces = matrix.tile_addresses(start, tile, count, bits // 8, 1, "k")
-        machine.checker.read_by_tensor_core(strand, chosen, rows, pieces)
+        machine.checker.read_by_tensor_core(strand, chosen, rows, pieces, tile.swizzle)
         machine.checker.begin_copy(strand, chosen, rows, to, bits // 32)
 
     def act() -> None:

@@ -211,9 +211,14 @@ def bulk(
     if form == "out":
         row, shared = place(strand, source, chosen)
         outer = flat(strand, target, chosen)
+        threads, time = strand.ids()[chosen], 0
+        if machine.checker is not None:
+            time = machine.checker.begin_bulk(strand, chosen, row, shared, count, None, None)
 
         def act_out(now: Array) -> None:
             copies.copy_bytes(machine, row[now], shared[now], outer[now], count[now], inward=False)
+            if machine.checker is not None:
+                machine.checker.end_tensor_read(threads[now], time)
 
         machine.asynchronous.grouped(machine.asynchronous.bulk, strand, chosen, act_out)
         return
@@ -221,11 +226,16 @@ def bulk(
     row, shared = place(strand, target, chosen)
     signal_row, signal = place(strand, barrier, chosen)
     act: Callable[[], None]
+    landed = 0
+    if machine.checker is not None:
+        landed = machine.checker.begin_bulk(strand, chosen, row, shared, count, signal_row, signal)
     if form == "in":
         outer = flat(strand, source, chosen)
 
         def act() -> None:
             copies.copy_bytes(machine, row, shared, outer, count, inward=True)
+            if machine.checker is not None:
+                machine.checker.end_tensor_write(signal_row, signal, landed)
             machine.asynchronous.barriers.update(signal_row, signal, zero, -count, what="cp.async.bulk")
 
     else:

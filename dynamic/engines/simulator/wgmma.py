@@ -71,7 +71,7 @@ def operand(strand: Strand, x: Array, kind: str, outer: int, k: int, transposed:
     checker = strand.machine.checker
     if checker is not None:
         pieces = matrix.tile_addresses(start.reshape(-1), tile, outer, k, size, major)
-        checker.read_by_wgmma(strand, np.broadcast_to(row.reshape(-1)[:, None, None], pieces.shape), pieces)
+        checker.read_by_wgmma(strand, np.broadcast_to(row.reshape(-1)[:, None, None], pieces.shape), pieces, tile.swizzle)
     out = decode(data, kind)
     if transposed:
         out = np.swapaxes(out, -1, -2)
