@@ -6,8 +6,8 @@ in two copies only if row and column are.
 
 Terms whose factors of arguments differ (``stride·row`` and ``1·column``) are compared one by one: strides are taken to
 keep rows apart, as they do in every tensor that is not expanded. Grid axes that a kernel never reads are taken to have
-extent 1, and integer arguments that z3 is asked about to be positive. Bounds come first; z3 is asked only about what
-they leave open and no loaded index decides.
+extent 1, and integer arguments that z3 is asked about to be positive. Bounds come first, then small values; z3 is
+asked only about what they leave open and no loaded index decides.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.analysis.address import Addresses, Poly, Source, add, axis
 from kcontract.passes.analysis.conditions import Condition, conditions
+from kcontract.passes.analysis.sampling import collision
 from kcontract.passes.analysis.solver import SolverTime
 from kcontract.passes.base import Facts
 
@@ -119,6 +120,8 @@ class _Query:
                 return Answer(Meeting.MEET, who, self._why(source), _pair(source, differ))
         if any(source.kind in ("load", "atomic") for source in self.sources):
             return Answer(Meeting.UNKNOWN, who, "the address depends on values that are loaded")
+        if any(self.addresses.atoms[n].kind == "opaque" and self._moving(n) for part in self.parts for n in part or ()):
+            return Answer(Meeting.UNKNOWN, who, "the address is computed in a way that is not followed")
         return self._solve(who, differ, equal)
 
     def _why(self, source: Source) -> str:
@@ -221,6 +224,9 @@ class _Query:
         return 2 * _UNBOUNDED
 
     def _solve(self, who: str, differ: list[Source], equal: frozenset[Source]) -> Answer:
+        found = self._sample(differ, equal)
+        if found is not None:
+            return Answer(Meeting.MEET, who, "two copies of the address are equal", found)
         undecided = Answer(Meeting.UNKNOWN, who, "the address was not decided in time")
         seconds = self.meetings.time.query()
         if seconds <= 0:
@@ -251,6 +257,20 @@ class _Query:
             for copy in (0, 1)
         ]
         return Answer(Meeting.MEET, who, "two copies of the address are equal", (names[0], names[1]))
+
+    def _sample(self, differ: list[Source], equal: frozenset[Source]) -> tuple[str, str] | None:
+        """Two writers found by trying small values, where every part of the address and the mask is understood."""
+        comparisons = list(self._comparisons())
+        parts = [part for part in self.parts if part is not None]
+        if len(parts) < len(self.parts) or not self._all_read() or any(p not in _NEGATED for _, _, p in comparisons):
+            return None
+        extents = {Source("pid", a): self.meetings._extent(a) for a in range(3)}
+        extents |= {Source("lane", d): extent for d, extent in enumerate(self.shape)}
+        found = collision(self.addresses, parts, comparisons, extents, differ, equal)
+        if found is None:
+            return None
+        first, second = (", ".join(f"{_name(s)} = {at[s]}" for s in differ) for at in found)
+        return first, second
 
     def _all_read(self) -> bool:
         """Whether each condition of the mask was understood."""
@@ -302,7 +322,7 @@ class _Copies:
         import z3
 
         kind, key = self.query.addresses.atoms[number]
-        shared = kind in _PARAMETERS or Source(kind, key) in self.equal
+        shared = kind in _PARAMETERS or Source(kind, key) in self.equal or not self.query._moving(number)
         copy = 0 if shared else copy
         if (number, copy) in self._made:
             return self._made[number, copy]
