@@ -13,7 +13,7 @@ LEFT_OUT: dict[str, dict[str, str]] = {
         "fused_chunk_gla": "removed from the library: the name only raises",
         "deltaformer_attn": "its module imports fla.layers, which is in flash-linear-attention and not in fla-core",
         "parallel_moba": "needs flash-attn, a CUDA extension that does not build without a GPU toolchain",
-        "chunk_atk_bwd": "the backward of chunk_precond_gated_delta_rule, which is a case, calls it with its own buffers",
+        "chunk_atk_bwd": "the backward of chunk_precond_gated_delta_rule, which is a case, has what it takes",
         "softplus": "a function for kernels, which is no kernel itself",
         "chunk_titans_linear": "plain PyTorch, launches no kernel",
         "LongConvolution": "plain PyTorch (FFT), launches no kernel",
