@@ -97,31 +97,42 @@ def precision(x: Tensor) -> str:
     return "tf32x3" if x.dtype == torch.float32 else "tf32"
 
 
-def processors(device: torch.device) -> int:
-    """Multiprocessors of the device that the kernels will run on."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+@dataclass(frozen=True)
+class Device:
+    """What a plan depends on: multiprocessors, bytes of shared memory a block, and compute capability (9, 10, 12)."""
+
+    processors: int
+    shared_memory: int
+    major: int
+
+
+def describe(device: torch.device) -> Device:
+    x = torch.cuda.get_device_properties(device)
+    return Device(x.multi_processor_count, x.shared_memory_per_block_optin, x.major)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a scan is spread: rows of V a program, and segments a sequence."""
+    """How a scan is spread: rows of V a program, segments a sequence, and chunks in flight."""
 
     rows: int
     segments: int
+    stages: int
 
 
 def plan(p: Problem, c: Chunks, directions: int, k: Tensor) -> Plan:
-    """128 rows when heads alone fill the device: two warpgroups then share each tile. Else 64, and sequences cut into segments.
+    """128 rows when heads alone fill a Hopper: two warpgroups then share each tile. Else 64, and sequences cut into segments.
 
-    Composing segments multiplies by K x K float32 matrices, rounded to tf32, in shared memory: too coarse for float32
-    inputs, too large for K = 256.
+    128 rows would take 544 to 576 columns of Tensor Memory, more than there are. Composing segments multiplies by K x K
+    float32 matrices, rounded to tf32, in shared memory: too coarse for float32 inputs, too large for K = 256 and for sm_120.
     """
-    heads, available = directions * p.N * p.HV, processors(k.device)
-    small = k.dtype != torch.float32 and p.K <= 128
-    if small and p.V >= 128 and heads * (p.V // 128) >= available:
-        return Plan(128, 1)
-    spare = available // (heads * (p.V // 64))
-    return Plan(64, max(1, min(spare, c.per_sequence // SEGMENT)) if small else 1)
+    heads, device = directions * p.N * p.HV, describe(k.device)
+    small = k.element_size() == 2 and p.K <= 128 and device.shared_memory > 200_000
+    if not small:
+        return Plan(64, 1, 1)
+    if device.major == 9 and p.V >= 128 and heads * (p.V // 128) >= device.processors:
+        return Plan(128, 1, 2)
+    return Plan(64, max(1, min(device.processors // (heads * (p.V // 64)), c.per_sequence // SEGMENT)), 2)
 
 
 def run_scan(
@@ -144,7 +155,7 @@ def run_scan(
             K=p.K, C=CHUNK, BV=way.rows, NSEG=way.segments, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
             BACKWARD=do is not None, SUMMARY=not final, PRECISION=precision(q),
-            STAGES=2 if p.K * q.element_size() <= 256 else 1, num_warps=way.rows // 16,
+            STAGES=way.stages, num_warps=way.rows // 16,
         )  # fmt: skip
 
 
