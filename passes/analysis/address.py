@@ -7,7 +7,7 @@ Example: in ``out + pid * 1024 + range(0, 1024)`` the intervals of all programs 
 A polynomial maps a monomial (numbers of interned atoms, sorted) to its integer coefficient. Lanes are numbered by the
 dimension of the tensor that was asked about, also where a factor was made in fewer dimensions. What is not linear
 arithmetic (a loaded index, a select) is an opaque atom that knows what it depends on. Integer arithmetic is taken
-not to overflow; a called function is taken as part of the caller.
+not to overflow. A function that is called from several places gives opaque values.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ class Addresses:
         self._numbers: dict[Atom, int] = {}
         self._known: dict[tuple[Value, Dims], Poly] = {}
         self._depth = 0
+        self._calls: dict[str, list[Operation]] = {}
+        module = facts.artifact.module
+        for call in module.find("tt.call") if module else ():
+            self._calls.setdefault(call.string("callee") or "", []).append(call)
 
     def of(self, value: Value, dims: Dims | None = None) -> Poly:
         """The polynomial of an integer or a pointer; ``dims`` names the lane of each dimension (default: its own).
@@ -127,6 +131,10 @@ class Addresses:
             elif parent.name == "scf.while":
                 found.add(Source("trip", parent))
                 yield from _everything_passed(parent)
+            elif parent.name == "tt.func":
+                yield from self._passed(value)
+            elif parent.name.startswith("ttg.warp_specialize"):
+                yield _captured(value)
             return
         if operation.name == "tt.get_program_id":
             found.add(Source("pid", axis(operation)))
@@ -142,6 +150,11 @@ class Addresses:
             yield from _carried(operation, value.index)
         else:
             yield from _everything_passed(operation)
+
+    def _passed(self, argument: Value) -> list[Value]:
+        """What the calls of a function pass for an argument; nothing for the kernel's own."""
+        calls = self._calls.get(argument.block.parent.string("sym_name") or "", ())
+        return [call.operands[argument.index] for call in calls if argument.index < len(call.operands)]
 
     def _opaque(self, value: Value, dims: Dims) -> Poly:
         return self.atom("opaque", (value, dims))
@@ -203,7 +216,12 @@ class Addresses:
     def _argument(self, value: Value, dims: Dims) -> Poly:
         parent = value.block.parent
         if parent.name == "tt.func":
-            return self.atom("argument", value)
+            passed = self._passed(value)
+            if not passed:
+                return self.atom("argument", value)
+            return self.of(passed[0], dims) if len(passed) == 1 else self._opaque(value, dims)
+        if parent.name.startswith("ttg.warp_specialize"):
+            return self.of(_captured(value), dims)
         if parent.name != "scf.for" or len(parent.operands) < 3:
             return self._opaque(value, dims)
         trip = self.atom("trip", parent)
@@ -233,6 +251,8 @@ def pointer_argument(value: Value) -> Value | None:
             return None
         elif value.block.parent.name == "tt.func":
             return value
+        elif value.block.parent.name.startswith("ttg.warp_specialize"):
+            value = _captured(value)
         elif value.block.parent.name == "scf.for" and 0 < value.index < len(value.block.parent.operands) - 2:
             value = value.block.parent.operands[value.index + 2]
         else:
@@ -274,6 +294,13 @@ def _carried(loop: Operation, position: int) -> Iterator[Value]:
     yield from loop.operands[position + 3 : position + 4]
     if terminator is not None:
         yield from terminator.operands[position : position + 1]
+
+
+def _captured(value: Value) -> Value:
+    """What a partition of a warp-specialised region was given for one of its arguments."""
+    parent = value.block.parent
+    holder = parent if parent.operands else parent.parent
+    return holder.operands[value.index]
 
 
 def _everything_passed(operation: Operation) -> Iterator[Value]:

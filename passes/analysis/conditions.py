@@ -56,6 +56,10 @@ def _branches(operation: Operation) -> Iterator[tuple[Value, bool | None]]:
             yield outer.operands[0], inner.block.region is outer.regions[0]
         elif outer.name == "tt.func":
             yield from _jumps(inner)
+            name = outer.string("sym_name")
+            calls = [call for call in operation.module.find("tt.call") if call.string("callee") == name]
+            for call in calls:
+                yield from ((value, holds if len(calls) == 1 else None) for value, holds in _branches(call))
         inner = outer
 
 

@@ -184,6 +184,19 @@ def descriptor_rows_add(d, x, BLOCK: tl.constexpr):
     d.atomic_add([program * BLOCK, 0], tl.load(x + program * BLOCK * BLOCK + at[:, None] * BLOCK + at[None, :]))
 
 
+@triton.jit(noinline=True)
+def put(where, value):
+    tl.atomic_add(where, value)
+
+
+@triton.jit
+def called_add(x, o, n, BLOCK: tl.constexpr, SHARED: tl.constexpr, GUARD: tl.constexpr):
+    """The atomic is in a function of its own, address and guard are the caller's."""
+    program = tl.program_id(0)
+    if program == 0 or not GUARD:
+        put(o if SHARED else o + program, tl.load(x + program))
+
+
 @triton.jit
 def assembly_add(x, o, n, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)

@@ -78,6 +78,14 @@ class TestUnorderedFloatAtomic:
         assert "descriptor reduction" in found.message
         assert findings(ATOMIC, k.descriptor_rows_add, DESCRIPTOR, constants={"BLOCK": 64}) == ()
 
+    def test_called_functions(self):
+        def found(shared, guard):
+            return findings(ATOMIC, k.called_add, constants={"BLOCK": 1, "SHARED": shared, "GUARD": guard})
+
+        assert "two programs meet" in found(True, False)[0].message
+        assert found(False, False) == ()
+        assert found(True, True) == ()
+
     def test_inline_assembly(self):
         (found,) = findings(ATOMIC, k.assembly_add)
         assert found.confidence is Confidence.INFERRED
