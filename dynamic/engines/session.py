@@ -159,10 +159,10 @@ def check(found: Run, *, select: Iterable[str] = (), deep: bool = False) -> Iter
     left_out = {failure.entry for failure in found.refused if failure.candidate}
     for entry in found.compiled:
         for artifact in load_cache(found.cache / entry) if entry not in left_out else ():
-            if isinstance(artifact, Problem):
-                yield str(artifact)
-            else:
+            if not isinstance(artifact, Problem):
                 yield check_artifact(artifact, launches=found.launches.get(entry, ()), select=select, deep=deep)
+            elif artifact.is_fault:  # else compiled for a GPU of another maker
+                yield str(artifact)
 
 
 def _collect(target: str, cache: Path, path: Path, status: int, interrupted: bool) -> Run:
