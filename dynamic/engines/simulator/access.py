@@ -302,7 +302,11 @@ def _apply(
         ufunc = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
                  "xor": np.bitwise_xor}[op]  # fmt: skip
         typed = {"f": "f", "s": "i", "u": "u", "b": "u"}[kind[0]] + str(view.dtype.itemsize)
-        ufunc.at(view.view(typed), index, b.view(typed))
+        # On a copy: ufunc.at would copy the whole address space if it thought that operands overlap.
+        places, inverse = np.unique(index, return_inverse=True)
+        cells = view[places].view(typed)
+        ufunc.at(cells, inverse, b.view(typed))
+        view[places] = cells.view(view.dtype)
         return b
     else:
         place = np.arange(len(ranked)) - np.repeat(starts, np.diff(starts, append=len(ranked)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -116,16 +116,14 @@ class Asynchronous:
         self.machine.version += 1
         return True
 
-    def grouped(self, groups: Groups, strand: Strand, mask: Array | None, act: Callable[[Array], None]) -> None:
-        """Do now for the strand's threads under the mask, or at the wait; ``act`` gets a mask over them, flat."""
-        full = np.ones((strand.b, strand.t), bool) if mask is None else np.array(strand.full(mask))
-        threads = strand.ids()[full]
+    def grouped(self, groups: Groups, threads: Array, act: Callable[[Any], None]) -> None:
+        """Do now for all of the threads, or for some at a time when they wait; ``act`` gets an index of them."""
         if not len(threads):
             return
         if self.late:
             groups.add(threads, act)
         else:
-            act(np.ones(len(threads), bool))
+            act(slice(None))
 
     def commit(self, groups: Groups, strand: Strand, mask: Array | None) -> None:
         if self.late:
@@ -137,6 +135,8 @@ class Asynchronous:
 
     def finish(self) -> None:
         """Let everything in flight end."""
+        if not self.late:
+            return
         while self.progress():
             pass
         everyone = np.arange(len(self.copies.commits))

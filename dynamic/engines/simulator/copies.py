@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 def flat(strand: Strand, x: Array, chosen: Array) -> Array:
     """Values of the threads chosen by a mask of the strand's shape, flat."""
+    if x.shape == chosen.shape:
+        return x[chosen]
+    if x.size == 1:
+        return np.full(np.count_nonzero(chosen), x[0, 0], x.dtype)
     return np.broadcast_to(x, (strand.b, strand.t))[chosen]
 
 
 def chosen_threads(strand: Strand, mask: Array | None) -> Array:
     if mask is None:
         return np.ones((strand.b, strand.t), bool)
-    return np.array(np.broadcast_to(mask, (strand.b, strand.t)))
+    return mask if mask.shape == (strand.b, strand.t) else np.array(np.broadcast_to(mask, (strand.b, strand.t)))
 
 
 def copy_async(strand: Strand, target: Array, source: Array, size: int, given: Array | None, mask: Array | None) -> None:
@@ -41,16 +45,16 @@ def copy_async(strand: Strand, target: Array, source: Array, size: int, given: A
     to, frm = flat(strand, target, chosen), flat(strand, source, chosen)
     count = None if given is None else flat(strand, given, chosen).astype("i8")
     row = flat(strand, strand.cta, chosen)
-    threads = strand.ids()[chosen]
+    threads = strand.ids()[chosen] if machine.asynchronous.late else row
     if machine.checker is not None and len(to):
         machine.checker.begin_write(row, to, size, threads)
 
-    def act(now: Array) -> None:
+    def act(now: Array | slice) -> None:
         _copy_in(machine, row[now], to[now], frm[now], size, None if count is None else count[now])
         if machine.checker is not None:
             machine.checker.end_write(row[now], to[now], size, threads[now])
 
-    machine.asynchronous.grouped(machine.asynchronous.copies, strand, chosen, act)
+    machine.asynchronous.grouped(machine.asynchronous.copies, threads, act)
 
 
 def _copy_in(machine: Machine, row: Array, to: Array, frm: Array, size: int, count: Array | None) -> None:

@@ -40,6 +40,7 @@ class SimulatedDriver(CpuTensorDriver):
         self.last: Grid | None = None
         self.output: list[str] = []
         self.ptx: dict[str, str] = {}
+        self.kernels: dict[str, decoded.Kernel] = {}
         self.interface = Interface(self)
         self.observers: list[Callable[[str, Grid], None]] = []
 
@@ -49,7 +50,9 @@ class SimulatedDriver(CpuTensorDriver):
         ptx = self.ptx.get(metadata.hash)
         if ptx is None:
             raise InputError(f"{metadata.name}: Triton kept no PTX; unset TRITON_STORE_BINARY_ONLY to simulate it")
-        kernel = decoded.decode(ptx)
+        kernel = self.kernels.get(metadata.hash)
+        if kernel is None:
+            kernel = self.kernels[metadata.hash] = decoded.decode(ptx)
         admitted = memory.Global()
         values = list(_flatten(source, metadata, arguments, admitted))
         ctas = getattr(metadata, "num_ctas", 1) or 1
@@ -219,26 +222,26 @@ def _descriptor(value: Any, meta: Any, name: str, admitted: memory.Global) -> It
 _noted: list[SimulatedDriver] = []
 
 
-def _note_kernels() -> None:
-    """Have each compiled kernel's PTX noted by every simulated driver alive."""
+def note_kernels(driver: SimulatedDriver) -> None:
+    """Have each compiled kernel's PTX noted by the driver when Triton loads the kernel."""
     from triton.compiler.compiler import CompiledKernel
 
-    original = CompiledKernel._init_handles
-    if getattr(original, "_kcontract", False):
+    _noted.append(driver)
+    if len(_noted) > 1:
         return
+    original = CompiledKernel._init_handles
 
     def init_handles(self: Any) -> None:
         ptx = self.asm.get("ptx")
         if ptx is not None:
-            for driver in _noted:
-                driver.ptx[self.metadata.hash] = ptx
+            for each in _noted:
+                each.ptx[self.metadata.hash] = ptx
         original(self)
 
-    init_handles._kcontract = True  # type: ignore[attr-defined]
     CompiledKernel._init_handles = init_handles
 
 
-_DRIVERS: dict[tuple[str, str], SimulatedDriver] = {}
+_DRIVERS: dict[str, SimulatedDriver] = {}
 
 
 def driver_for(target: str, options: Options | None = None) -> SimulatedDriver:
@@ -247,12 +250,10 @@ def driver_for(target: str, options: Options | None = None) -> SimulatedDriver:
     Raises ``UsageError`` for an unknown target.
     """
     device = devices.device(target)
-    key = (device.target.name, "")
-    found = _DRIVERS.get(key)
+    found = _DRIVERS.get(device.target.name)
     if found is None:
-        _note_kernels()
-        found = _DRIVERS[key] = SimulatedDriver(device)
-        _noted.append(found)
+        found = _DRIVERS[device.target.name] = SimulatedDriver(device)
+        note_kernels(found)
     found.options = options or Options()
     return found
 

@@ -284,9 +284,13 @@ def _accumulate(
     memory.check(rows[:, None], column, all_lanes[None])
     mode = strand.machine.grid.options.accumulate
     same = len(all_lanes) == 128 and (all_lanes == np.arange(128)).all() and bool((d_at == d_at[0]).all())
+    start = int(d_at[0] & 0xFFFF)
+    quarters = len(lanes) == 64 and bands == 1 and base == 0 and int(lanes[16]) == 32 and bool((d_at == d_at[0]).all())
     if same:
-        start = int(d_at[0] & 0xFFFF)
         cells = memory.cells[rows, start : start + width]
+    elif quarters:
+        view = memory.cells.reshape(len(memory.cells), -1, 4, 32)
+        cells = view[rows, start : start + width, :, :16]
     else:
         cells = memory.cells[rows[:, None, None], column[:, :, None], all_lanes[None, None]]
     # (issuers, width, bands·m) to (issuers, n, m): the result is kept transposed, columns first.
@@ -307,6 +311,8 @@ def _accumulate(
     new = bits.reshape(len(rows), bands, width, m).transpose(0, 2, 1, 3).reshape(len(rows), width, bands * m)
     if same:
         memory.cells[rows, start : start + width] = new
+    elif quarters:
+        view[rows, start : start + width, :, :16] = new.reshape(len(rows), width, 4, 16)
     else:
         memory.cells[rows[:, None, None], column[:, :, None], all_lanes[None, None]] = new
     strand.machine.version += 1

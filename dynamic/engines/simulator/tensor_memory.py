@@ -122,7 +122,15 @@ class TensorMemory:
         checker = self.machine.checker
         if checker is not None:
             checker.tensor_read(strand, row, column, lane)
-        data = self.cells[row, column, lane]
+        blocks = self._blocks(strand, shape, column, lane)
+        if blocks is None:
+            data = self.cells[row, column, lane]
+        else:
+            rows = strand.cta[:, 0]
+            data = np.empty((strand.b, strand.warps, column.shape[2], 32), "u4")
+            for warp, thread, start, first in blocks:
+                n = 32 if shape == "32x32b" else 16
+                data[:, warp, :, thread : thread + n] = self.cells[rows, start : start + data.shape[2], first : first + n]
         if packed:
             data = (data[:, :, 0::2] & np.uint32(0xFFFF)) | (data[:, :, 1::2] << np.uint32(16))
         return list(np.ascontiguousarray(data.transpose(2, 0, 1, 3)).reshape(-1, strand.b, strand.t))
@@ -144,8 +152,9 @@ class TensorMemory:
             pairs[:, :, 0::2], pairs[:, :, 1::2] = data & np.uint32(0xFFFF), data >> np.uint32(16)
             data = pairs
         full = np.broadcast_shapes(row.shape, column.shape)
-        row, column = np.broadcast_to(row, full), np.broadcast_to(column, full)
+        row, column = np.broadcast_to(row, full), np.broadcast_to(column, full)  # (b, warps, registers, 32)
         lane = np.broadcast_to(lane, full)
+        blocks = self._blocks(strand, shape, column, lane) if mask is None or mask.all() else None
         if mask is not None and not mask.all():
             keep = strand.full(mask).reshape(strand.b, strand.warps, 32)[..., 0]
             row, column, lane, data = row[keep], column[keep], lane[keep], data[keep]
@@ -153,7 +162,24 @@ class TensorMemory:
         checker = self.machine.checker
         if checker is not None:
             checker.tensor_write(strand, row, column, lane)
-        self.cells[row, column, lane] = data
+        if blocks is None:
+            self.cells[row, column, lane] = data
+            return
+        for warp, thread, start, first in blocks:
+            n = 32 if shape == "32x32b" else 16
+            target = (strand.cta[:, 0], slice(start, start + data.shape[2]), slice(first, first + n))
+            self.cells[target] = data[:, warp, :, thread : thread + n]
+
+    def _blocks(self, strand: Strand, shape: str, column: Array, lane: Array) -> list[tuple[int, int, int, int]] | None:
+        """The same cells as slices, where all CTAs agree: warp, first thread, first column, first lane of each."""
+        if shape not in ("32x32b", "16x32bx2") or (column[:1] != column).any() or (lane[:1] != lane).any():
+            return None
+        parts = (0,) if shape == "32x32b" else (0, 16)
+        full = np.broadcast_to(column, np.broadcast_shapes(column.shape, lane.shape))
+        lanes = np.broadcast_to(lane, full.shape)
+        return [
+            (w, t, int(full[0, w, 0, t]), int(lanes[0, w, 0, t])) for w in range(full.shape[1]) for t in parts
+        ]
 
 
 def pattern(shape: str, count: int, packed: bool, split: int) -> tuple[Array, Array]:

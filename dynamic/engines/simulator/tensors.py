@@ -189,13 +189,13 @@ def store(
     if machine.checker is not None:
         time = machine.checker.begin_tensor(strand, chosen, request, "read", None, None)
 
-    def act(now: Array) -> None:
-        part = request.pick(np.flatnonzero(now).tolist())
+    def act(now: Array | slice) -> None:
+        part = request.pick(np.arange(len(request))[now].tolist())
         copies.move(part, functools.partial(copies.copy_box_out, machine, reduce=reduce))
         if machine.checker is not None:
             machine.checker.end_tensor_read(threads[now], time)
 
-    machine.asynchronous.grouped(machine.asynchronous.bulk, strand, chosen, act)
+    machine.asynchronous.grouped(machine.asynchronous.bulk, threads, act)
 
 
 def bulk(
@@ -215,12 +215,12 @@ def bulk(
         if machine.checker is not None:
             time = machine.checker.begin_bulk(strand, chosen, row, shared, count, None, None)
 
-        def act_out(now: Array) -> None:
+        def act_out(now: Array | slice) -> None:
             copies.copy_bytes(machine, row[now], shared[now], outer[now], count[now], inward=False)
             if machine.checker is not None:
                 machine.checker.end_tensor_read(threads[now], time)
 
-        machine.asynchronous.grouped(machine.asynchronous.bulk, strand, chosen, act_out)
+        machine.asynchronous.grouped(machine.asynchronous.bulk, threads, act_out)
         return
     assert barrier is not None
     row, shared = place(strand, target, chosen)
