@@ -12,6 +12,7 @@ from kcontract.passes.analysis.address import Addresses, Poly
 from kcontract.passes.analysis.conditions import parts
 from kcontract.passes.analysis.flow import MMAS, Flow, allocation, is_narrow
 from kcontract.passes.analysis.meeting import Meeting, Meetings
+from kcontract.passes.analysis.memory_sums import Sum, atomics
 from kcontract.passes.analysis.origin import CONVERSIONS, SHAPES, adds_to_itself, behind, is_sum, place
 from kcontract.passes.base import Facts, Rule
 
@@ -35,7 +36,7 @@ class HalfPrecisionPartials(Rule):
 
     ## Fires on
 
-    - a 16-bit atomic add of a dot product or another sum, at which two programs can meet;
+    - a 16-bit atomic add or descriptor reduction of a dot product or another sum, at which two programs can meet;
     - a 16-bit load, add and store of a sum at an address that two programs share (under a lock);
     - a 16-bit store of a sum whose reduced index and whose place both depend on one program id: a partial result of
       split-K, which another kernel adds up.
@@ -52,7 +53,8 @@ class HalfPrecisionPartials(Rule):
     That a program id cuts the reduced index is read from the mask that bounds the index, from the start of the loop, or
     from a loop that steps over the other programs' share. `x[pid * BLOCK + i]` without any of these may as well be a
     row, and is silent; so are parts whose bounds are loaded, or whose strides are all compile-time constants, and sums
-    over rows that a loop carries without a product. Splits whose number is one are not told apart.
+    over rows that a loop carries without a product, and stores through a descriptor. Splits whose number is one are
+    not told apart.
 
     ## Source
 
@@ -70,18 +72,19 @@ class HalfPrecisionPartials(Rule):
         if module is None:
             return
         clean = True
-        for operation in module.find("tt.store", "tt.atomic_rmw"):
+        added = {found.operation: found for found in atomics(module)}
+        for operation in (*added, *module.find("tt.store")):
+            found = added.get(operation)
             pointer, value, *rest = operation.operands
-            if not is_narrow(value):
-                continue
-            sums = list(_sums_in(value))
+            value = value if found is None else found.value
+            sums = list(_sums_in(value)) if is_narrow(value) else []
             if not sums:
                 continue
-            if operation.name == "tt.atomic_rmw":
-                met = _met(operation, pointer, rest, facts)
+            if found is not None:
+                met = _met(found, facts)
                 what = "atomic add of a partial sum in {}" if met else ""
             elif adds_to_itself(pointer, value, facts.get(Addresses)):
-                met = _met(operation, pointer, rest, facts)
+                met = _met(Sum(operation, (pointer,), (), value, rest[0] if rest else None, ""), facts)
                 what = "partial sum added to memory in {}" if met else ""
             else:
                 what = "partial sum of a split stored in {}" if _is_split(pointer, sums, facts) else ""
@@ -99,15 +102,15 @@ class HalfPrecisionPartials(Rule):
                 "each part is rounded by its own size, which exceeds the result's where parts cancel",
                 "keep parts in a float32 buffer and round once at the end",
                 "run it with slices of K that cancel: A, then -A plus something small",
-                related=tuple(Related("a sum", place(found)) for found in sums[:2]),
+                related=tuple(Related("a sum", place(part)) for part in sums[:2]),
                 evidence={"element": element},
             )
         if clean:
             yield Settled(self.gate, "partials", "ttgir", "no part of a sum in 16 bits")
 
 
-def _met(operation: Operation, pointer: Value, rest: list[Value], facts: Facts) -> bool:
-    answer = facts.get(Meetings).at(operation, (pointer,), (), rest[0] if rest else None)
+def _met(found: Sum, facts: Facts) -> bool:
+    answer = facts.get(Meetings).at(found.operation, found.coordinates, found.box, found.mask)
     return answer.meeting is not Meeting.APART
 
 

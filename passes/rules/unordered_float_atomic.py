@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from kcontract.ir.artifact import Artifact
-from kcontract.ir.ttgir import Operation, Value
+from kcontract.ir.ttgir import Value
 from kcontract.model import Confidence, Determinism, Finding, Level, Place, Settled
 from kcontract.passes.analysis.address import Addresses
 from kcontract.passes.analysis.exact import integer_magnitude
 from kcontract.passes.analysis.flow import is_float
 from kcontract.passes.analysis.meeting import Answer, Meeting, Meetings
+from kcontract.passes.analysis.memory_sums import Sum, atomics
 from kcontract.passes.analysis.origin import adds_to_itself, is_sum, place
 from kcontract.passes.analysis.ranges import Ranges
 from kcontract.passes.analysis.turns import Wait, wait_before
 from kcontract.passes.base import Facts, Rule
 
-_REDUCE = ("tt.descriptor_reduce", "ttng.async_tma_reduce")
 _ASSEMBLY = ("tt.elementwise_inline_asm", "ttg.warp_specialize_inline_asm")
-_PTX = re.compile(r"\b(?:red|atom|multimem\.red)(?:\.\w+(?:::\w+)?)*\.add(?:\.\w+)*\.(f16x2|bf16x2|f16|bf16|f32|f64)\b")
+_PTX = re.compile(
+    r"\b(?:red|atom|multimem\.red|cp\.reduce\.async\.bulk)(?:\.\w+(?:::\w+)?)*\.add(?:\.\w+(?:::\w+)?)*"
+    r"\.(f16x2|bf16x2|f16|bf16|f32|f64)\b"
+)
 _NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64"}
-
-
-class Sum(NamedTuple):
-    """One place that adds to memory which others may add to. ``pointer``: coordinates; ``box``: of a descriptor."""
-
-    operation: Operation
-    coordinates: tuple[Value, ...]
-    box: tuple[int, ...]
-    value: Value
-    mask: Value | None
-    what: str
 
 
 class UnorderedFloatAtomic(Rule):
@@ -88,7 +79,7 @@ class UnorderedFloatAtomic(Rule):
         clean = True
         count = 0
         said = set()
-        for found in (*_atomics(artifact), *_locked(artifact, facts)):
+        for found in (*atomics(artifact.module), *_locked(artifact, facts)):
             count += 1
             for finding in self._judge(found, facts):
                 clean = False
@@ -152,23 +143,6 @@ class UnorderedFloatAtomic(Rule):
                 yield self._finding(facts, Place(None, "ptx", number), f"{_name(match[1])} atomic", answer)
         if clean:
             yield Settled(self.gate, "atomics", "ptx", "no float atomic", applicable=False)
-
-
-def _atomics(artifact: Artifact) -> Iterator[Sum]:
-    for operation in artifact.module.find("tt.atomic_rmw", *_REDUCE) if artifact.module else ():
-        kind = (operation.string("atomic_rmw_op") or operation.string("kind") or "").lower()
-        if operation.name == "tt.atomic_rmw":
-            pointer, value, *rest = operation.operands
-            if kind == "fadd":
-                mask = rest[0] if rest else None
-                yield Sum(operation, (pointer,), (), value, mask, "atomic")
-            continue
-        descriptor = operation.operands[0]
-        value = next((v for v in operation.operands[1:] if v.type.kind in ("tensor", "memdesc")), descriptor)
-        indices = tuple(v for v in operation.operands[1:] if v is not value)
-        if kind in ("add", "fadd") and is_float(value):
-            box = descriptor.type.shape or value.type.shape
-            yield Sum(operation, indices, box[-len(indices) :] if indices else box, value, None, "descriptor reduction")
 
 
 def _locked(artifact: Artifact, facts: Facts) -> Iterator[Sum]:

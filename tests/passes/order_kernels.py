@@ -229,6 +229,14 @@ def split_k(a, b, c, M, N, K, am, ck, cm, BLOCK: tl.constexpr, BK: tl.constexpr,
 
 
 @triton.jit
+def split_k_descriptor(d, a, b, BLOCK: tl.constexpr):
+    """Split-K whose parts a TMA reduction adds up."""
+    at = tl.arange(0, BLOCK)
+    tile = tl.program_id(0) * BLOCK * BLOCK + at[:, None] * BLOCK + at[None, :]
+    d.atomic_add([0, 0], tl.dot(tl.load(a + tile), tl.load(b + tile)).to(d.dtype))
+
+
+@triton.jit
 def whole_k(a, b, c, M, N, K, am, ck, cm, BLOCK: tl.constexpr, BK: tl.constexpr):
     """The twin: a batch of products, each whole, stored once in 16 bits."""
     rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

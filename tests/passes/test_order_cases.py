@@ -9,6 +9,7 @@ from order_kernels import BF16, F32, artifact, findings
 from kcontract.ir.launch import Launch
 from kcontract.model import Confidence, Contract, Determinism, Level, Status
 from kcontract.passes.base import check
+from kcontract.passes.rules.unordered_float_atomic import _PTX
 
 LOCK = {"x": "*fp32", "o": "*fp32", "lock": "*i32"}
 LOCK16 = {"x": "*bf16", "o": "*bf16", "lock": "*i32"}
@@ -96,6 +97,22 @@ class TestUnorderedFloatAtomic:
         made = dataclasses.replace(artifact(k.copied), ttgir=None)
         assert check(made, select=[ATOMIC]).findings == ()
 
+    @pytest.mark.parametrize(
+        "line, element",
+        [
+            ("red.global.add.f32 [%rd1], %f1;", "f32"),
+            ("atom.global.gpu.acq_rel.add.noftz.bf16x2 %r1, [%rd1], %r2;", "bf16x2"),
+            ("@%p1 red.relaxed.gpu.global.add.L2::cache_hint.v4.f32 [%rd1], {%f1, %f2, %f3, %f4}, %rd2;", "f32"),
+            ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f64 [%rd1], [%r1], 64;", "f64"),
+            ("red.global.add.u32 [%rd1], %r1;", None),
+            ("atom.global.max.f32 %f1, [%rd1], %f2;", None),
+            ("add.f32 %f1, %f2, %f3;", None),
+        ],
+    )
+    def test_forms_of_native_adds(self, line, element):
+        match = _PTX.search(line)
+        assert (match[1] if match else None) == element
+
     @pytest.mark.parametrize("element, name", [("fp16", "float16"), ("bf16", "bfloat16"), ("fp64", "float64")])
     def test_every_float_type(self, element, name):
         (found,) = findings(ATOMIC, k.split_add, {"x": f"*{element}", "o": f"*{element}", "n": "i32"})
@@ -157,6 +174,11 @@ class TestHalfPrecisionPartials:
         for atomic in (False, True):
             assert findings(PARTIALS, k.split_k, SPLIT32, target, {**TILE, "ATOMIC": atomic}) == ()
         assert findings(PARTIALS, k.whole_k, SPLIT, target, TILE) == ()
+
+    @pytest.mark.parametrize("element, wanted", [("bf16", [Level.HAZARD]), ("fp32", [])])
+    def test_parts_added_through_a_descriptor(self, element, wanted):
+        signature = {"d": f"tensordesc<{element}[64,64]>", "a": "*bf16", "b": "*bf16"}
+        assert levels(findings(PARTIALS, k.split_k_descriptor, signature, constants={"BLOCK": 64})) == wanted
 
     def test_a_gradient_added_block_by_block(self):
         (found,) = findings(PARTIALS, k.block_gradient, LOCK16)
