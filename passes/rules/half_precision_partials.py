@@ -53,8 +53,8 @@ class HalfPrecisionPartials(Rule):
     That a program id cuts the reduced index is read from the mask that bounds the index, from the start of the loop, or
     from a loop that steps over the other programs' share. `x[pid * BLOCK + i]` without any of these may as well be a
     row, and is silent; so are parts whose bounds are loaded, or whose strides are all compile-time constants, and sums
-    over rows that a loop carries without a product, and stores through a descriptor. Splits whose number is one are
-    not told apart.
+    over rows that a loop carries without a product, and stores through a descriptor. A part that
+    enters through a second product is not seen. Splits whose number is one are not told apart.
 
     ## Source
 
