@@ -12,6 +12,7 @@ is an error. Without ``--write`` the page is only compared; ``--missing`` prints
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import re
 import sys
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from count_sinks import count, differences, ledger_rows
 from witness import Shown, show
 
 from kcontract.errors import InputError
@@ -29,16 +31,17 @@ from kcontract.ir.loaders import Problem, load_cache
 from kcontract.model import Finding, Level
 from kcontract.passes.base import check
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+tomllib: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "findings.md"
 VERDICTS = ("true", "harmless", "false alarm")
 LIBRARIES = {"liger_kernel": "liger-kernel", "fla": "fla-core"}
 _WORDS = {"true": "true", "harmless": "true but harmless here", "false alarm": "false alarm"}
+
+
+#: distribution, its version, Triton's version, target
+Group = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Found:
     """One finding in all specialisations that have it."""
 
     messages: list[str] = field(default_factory=list)
-    targets: set[str] = field(default_factory=set)
+    groups: set[Group] = field(default_factory=set)
     specialisations: int = 0
     witnesses: dict[str, Shown] = field(default_factory=dict)
 
@@ -92,8 +95,9 @@ class Sweep:
     """Everything that was read."""
 
     findings: dict[Key, Found] = field(default_factory=dict)
-    #: (library, version, Triton, target) → specialisations by kernel
-    kernels: dict[tuple[str, str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    #: specialisations by kernel
+    kernels: dict[Group, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    sinks: Counter[Group] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
 
@@ -142,26 +146,29 @@ def read(folders: Iterable[Path]) -> Sweep:
                 continue
             report = check(found)
             sweep.faults += report.errors
-            for finding in report.findings:
-                _add(sweep, found, finding)
             library, version = _library(found)
-            triton = str(found.metadata.get("triton_version"))
-            sweep.kernels[library, version, triton, found.target.name][found.kernel] += 1
+            group = library, version, str(found.metadata.get("triton_version")), found.target.name
+            for finding in report.findings:
+                _add(sweep, group, found, finding)
+            sweep.kernels[group][found.kernel] += 1
+            if found.ttgir is not None:
+                sweep.sinks[group] += sum(count(found.ttgir).values())
+                wrong = differences(found.ttgir, ledger_rows(found.ttgir))
+                sweep.faults += [f"{found.kernel}: the ledger: {problem}" for problem in wrong]
     return sweep
 
 
-def _add(sweep: Sweep, artifact: Artifact, finding: Finding) -> None:
+def _add(sweep: Sweep, group: Group, artifact: Artifact, finding: Finding) -> None:
     place = finding.location.user() if finding.location else None
     if place is None:
         raise InputError(f"{artifact.kernel}: a finding of {finding.rule} has no place")
     package, _, file = place.file.rpartition("site-packages/")[2].partition("/")
     source = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1].strip()
-    library = LIBRARIES[package]
-    key = Key(library, finding.level, finding.rule, artifact.kernel, f"{package}/{file}", place.line, source)
+    key = Key(LIBRARIES[package], finding.level, finding.rule, artifact.kernel, f"{package}/{file}", place.line, source)
     entry = sweep.findings.setdefault(key, Found())
     entry.messages.append(finding.message)
     entry.specialisations += 1
-    entry.targets.add(artifact.target.name)
+    entry.groups.add(group)
     if finding.level is Level.VIOLATION:
         shown = show(artifact, finding)
         entry.witnesses[str(shown)] = shown
@@ -186,19 +193,14 @@ def load(path: Path) -> list[Judgement]:
     result = []
     for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("judgement", ()):
         source = entry.get("source", "*")
-        result.append(
-            Judgement(
-                entry["library"],
-                entry.get("kernel", "*"),
-                entry["rule"],
-                Level(entry["level"]),
-                tuple(source if isinstance(source, list) else [source]),
-                entry["verdict"],
-                entry["why"].strip(),
+        why = str(entry.get("why", "")).strip()
+        library, kernel, rule = (str(entry.get(name, "")) for name in ("library", "kernel", "rule"))
+        if entry.get("verdict") not in VERDICTS or not (why and library and kernel and rule):
+            raise InputError(
+                f"the judgement of {library} {kernel} {rule} lacks a name, a verdict or a reason", path=str(path)
             )
-        )
-        if entry["verdict"] not in VERDICTS or not entry["why"].strip():
-            raise InputError(f"the judgement of {entry['rule']} in {entry['kernel']} has no verdict or no reason")
+        sources = tuple(source if isinstance(source, list) else [source])
+        result.append(Judgement(library, kernel, rule, Level(entry["level"]), sources, entry["verdict"], why))
     return result
 
 
@@ -237,18 +239,19 @@ def _head(sweep: Sweep, judged: dict[Key, Judgement]) -> Iterator[str]:
         "Every public operation of liger-kernel and fla-core that a program on CPU tensors can reach was compiled "
         "(`python tests/sweep`), forward and backward, and every kernel checked without a contract. Each distinct "
         "finding was judged by reading the library's source at that line: *true*, *true but harmless here*, or *false "
-        "alarm*.\n"
+        "alarm*. Float sinks are the adds, fused multiply-adds, products, reductions, scans and atomics that a count "
+        "of the text finds; the ledger has a row of a documented class for each.\n"
     )
-    yield "| library | Triton | target | kernels | specialisations | violations | hazards | hazards a kernel |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for (library, version, triton, target), counts in sorted(sweep.kernels.items()):
-        mine = [key for key, found in sweep.findings.items() if key.library == library and target in found.targets]
-        levels = Counter(key.level for key in mine)
+    columns = ("library", "Triton", "target", "kernels", "specialisations", "float sinks", "violations", "hazards")
+    yield "| " + " | ".join([*columns, "hazards a kernel"]) + " |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for group, counts in sorted(sweep.kernels.items()):
+        levels = Counter(key.level for key, found in sweep.findings.items() if group in found.groups)
         hazards = levels[Level.HAZARD]
-        yield (
-            f"| {library} {version} | {triton} | {target} | {len(counts)} | {sum(counts.values())} | "
-            f"{levels[Level.VIOLATION]} | {hazards} | {hazards / len(counts):.2f} |"
-        )
+        sizes = (len(counts), sum(counts.values()), sweep.sinks[group], levels[Level.VIOLATION], hazards)
+        library, version, triton, target = group
+        share = f"{hazards / len(counts):.2f}"
+        yield "| " + " | ".join([f"{library} {version}", triton, target, *map(str, sizes), share]) + " |"
     yield ""
     verdicts = Counter((key.level, judgement.verdict) for key, judgement in judged.items())
     yield "| level | findings | " + " | ".join(_WORDS.values()) + " |"
@@ -261,8 +264,8 @@ def _head(sweep: Sweep, judged: dict[Key, Judgement]) -> Iterator[str]:
         signed = [s for s in shown if s.signed]
         low, high = (f(float(100 * s.error) for s in shown if not s.signed) for f in (min, max))
         yield (
-            "\nEach violation has a witness: the sum replayed in exact arithmetic, rounded after every addition, in the "
-            "order that the compiled kernel adds (its layout and Triton version; the replay is held against the "
+            "\nEach violation has a witness: the sum replayed in exact arithmetic, rounded after every addition, in "
+            "the order that the compiled kernel adds (its layout and Triton version; the replay is held against the "
             "simulated kernel bit by bit in `tests/sweep/test_witness.py`). "
             f"{len(signed)} of {len(shown)} witnesses "
             f"lose every digit. In the other {len(shown) - len(signed)} no term can be negative, so nothing cancels: "
@@ -287,7 +290,7 @@ def _tables(sweep: Sweep, judged: dict[Key, Judgement]) -> Iterator[str]:
                 f"{key.file}:{key.line} `{key.source}`",
                 key.rule,
                 f"{merged(found.messages)} ({found.specialisations})",
-                ", ".join(sorted(found.targets)),
+                ", ".join(sorted({f"{target} ({triton})" for _, _, triton, target in found.groups})),
                 f"**{_WORDS[judgement.verdict]}**: {judgement.why}",
                 *(["; ".join(sorted(found.witnesses))] if witness else []),
             ]
