@@ -98,10 +98,10 @@ class HalfPrecisionAccumulator(Rule):
         severity = level(row)
         if severity is Level.VIOLATION:
             why = f"{row.terms.low} terms times a unit roundoff of 2^{exponent} is {product:g}"
-            why += " (1/2 or more: the sum can lose every digit)"
+            why += ": from 1/2 on, the error bound is as large as the sum itself"
         elif severity is Level.HAZARD:
             limit = int(0.5 / roundoff)
-            why = f"the number of terms is not known here; from {limit} terms on the sum can lose every digit"
+            why = f"the number of terms is not known here; from {limit} terms on the error bound is as large as the sum itself"
         else:
             why = f"{row.terms.high} terms times a unit roundoff of 2^{exponent} stays below 1/2"
         return Finding(

@@ -7,24 +7,29 @@ import json
 from kcontract.ir.artifact import Artifact
 from kcontract.passes.analysis.accumulations import Ledger
 from kcontract.passes.analysis.sums import Row
+from kcontract.passes.analysis.tree import Trees
 from kcontract.passes.base import Facts
 
 
 def render(artifact: Artifact, *, as_json: bool) -> str:
     """Every accumulation, one a line; rows of one ``group`` add into the same accumulator."""
-    rows = [row for row in Ledger(Facts(artifact)).rows if row.accumulates]
+    facts = Facts(artifact)
+    rows = [row for row in facts.get(Ledger).rows if row.accumulates]
+    trees = [str(tree) if (tree := facts.get(Trees).at(row)) else "" for row in rows]
     if as_json:
-        return "".join(json.dumps(_record(artifact, row)) + "\n" for row in rows)
+        records = (_record(artifact, row, tree) for row, tree in zip(rows, trees, strict=True))
+        return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     lines = [f"{artifact.kernel} ({artifact.target}): {len(rows)} accumulations"]
-    for row in rows:
+    for row, tree in zip(rows, trees, strict=True):
         place = row.place.location.user() if row.place.location else f"{row.place.ir}:{row.place.ir_line}"
         kept = f"{row.element} (wider in name only)" if row.narrowed else row.element
         note = " exact" if row.exact else ""
         lines.append(f"  #{row.group:<3} {row.kind:10} {row.inputs:>9} -> {kept:5}{note}  {row.terms} terms  {place}")
+        lines += [f"       added {tree}"] if tree else []
     return "\n".join(lines) + "\n\n"
 
 
-def _record(artifact: Artifact, row: Row) -> dict[str, object]:
+def _record(artifact: Artifact, row: Row, tree: str) -> dict[str, object]:
     place = row.place.location.user() if row.place.location else None
     return {
         "type": "accumulation",
@@ -37,6 +42,7 @@ def _record(artifact: Artifact, row: Row) -> dict[str, object]:
         "trust": row.terms.trust.value,
         "narrowed": row.narrowed,
         "exact": row.exact,
+        "tree": tree,
         "group": row.group,
         "file": place.file if place else None,
         "line": place.line if place else None,
