@@ -17,7 +17,9 @@ KINDS = ("normal", "uniform", "normal", "sparse", "normal", "wide", "normal", "l
 HALF = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
-def make(case: modules.Case, scale: int, dtype: Any, kind: str, seed: int, device: str = "cpu") -> tuple[Any, list[Any]]:
+def make(
+    case: modules.Case, scale: int, dtype: Any, kind: str, seed: int, device: str = "cpu"
+) -> tuple[Any, list[Any]]:
     """The module, its parameters moved off their initial value, and inputs that require gradients, in ``dtype``."""
     torch.manual_seed(seed)
     module, shapes = case.build(scale)
@@ -28,7 +30,9 @@ def make(case: modules.Case, scale: int, dtype: Any, kind: str, seed: int, devic
     return module.to(device, dtype), tensors
 
 
-def eager(module: Any, tensors: list[Any], upstream: tuple[Any, ...] | None, wanted: list[str] | None = None) -> tuple[list[Any], list[Any]]:
+def eager(
+    module: Any, tensors: list[Any], upstream: tuple[Any, ...] | None, wanted: list[str] | None = None
+) -> tuple[list[Any], list[Any]]:
     """Outputs and, for ``upstream`` gradients, the gradients of inputs and parameters in the oracle's order."""
     outs = oracle.outputs_of(module(*tensors))
     if not upstream:
@@ -93,7 +97,15 @@ def runs(tally: Any, seeds: range, held_out: bool, dtypes: dict[str, Any]) -> li
                         found = [f.detach().to(e.dtype) for f, e in zip(found, expected, strict=True)]
                         plain = [p.detach().to(e.dtype) for p, e in zip(plain, expected, strict=True)]
                         results = [oracle.compare(f, e) for f, e in zip(found, expected, strict=True)]
-                        tally.add(f"{label} {way} {part}", f"{case.name}/{name}/{way}/{part}", results, expected, found, told.longest, plain)
+                        tally.add(
+                            f"{label} {way} {part}",
+                            f"{case.name}/{name}/{way}/{part}",
+                            results,
+                            expected,
+                            found,
+                            told.longest,
+                            plain,
+                        )
     return sorted(estimated)
 
 

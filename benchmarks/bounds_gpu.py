@@ -28,7 +28,19 @@ from kcontract.dynamic import oracle
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
-KINDS = ("normal", "uniform", "signs", "cancelling", "wide", "large_mean", "sparse", "spike_last", "tiny_scale", "shifted", "steep")
+KINDS = (
+    "normal",
+    "uniform",
+    "signs",
+    "cancelling",
+    "wide",
+    "large_mean",
+    "sparse",
+    "spike_last",
+    "tiny_scale",
+    "shifted",
+    "steep",
+)
 EDGES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, float("inf"))
 
 
@@ -42,7 +54,9 @@ class Record:
         self.refused: dict[str, str] = {}
         self.ratios: list[float] = []
 
-    def add(self, kernel: str, name: str, dtype: str, n: int, found: list[Any], expected: list[Any], label: str) -> None:
+    def add(
+        self, kernel: str, name: str, dtype: str, n: int, found: list[Any], expected: list[Any], label: str
+    ) -> None:
         """Compare all outputs of one run."""
         results = [oracle.compare(f.detach().to(e.dtype), e) for f, e in zip(found, expected, strict=True)]
         need = max(r.required for r in results)
@@ -52,7 +66,9 @@ class Record:
         self.ratios.append(max(r.ratio for r in results))
         for r in results:
             if not r.ok:
-                self.alarms.append(f"{kernel} {name} {dtype} N={n} {label} {r.output} {r.reason} ratio {r.ratio:.3g} required {r.required:.3g} {r.index} {r.found} {r.wanted} {r.allowed}")
+                self.alarms.append(
+                    f"{kernel} {name} {dtype} N={n} {label} {r.output} {r.reason} ratio {r.ratio:.3g} required {r.required:.3g} {r.index} {r.found} {r.wanted} {r.allowed}"
+                )
 
     def summary(self) -> dict[str, Any]:
         """Counts, histogram a kernel family, and the cases that needed most."""
@@ -149,9 +165,19 @@ def rows(record: Record, device: str, seeds: range, sizes: tuple[int, ...]) -> N
                     record.add("ATen", name, dname, n, [out], list(first.outputs), f"{kind} {seed}")
                     if grads:
                         g = torch.autograd.grad(out, leaf, told.upstream[0].to(device))
-                        record.add("ATen", name + " backward", dname, n, list(g), list(told.grads.values()), f"{kind} {seed}")
+                        record.add(
+                            "ATen", name + " backward", dname, n, list(g), list(told.grads.values()), f"{kind} {seed}"
+                        )
                     if device == "cuda" and name in bounds_triton.KERNELS:
-                        record.add("Triton", name, dname, n, [bounds_triton.run(name, x)], list(strict.outputs), f"{kind} {seed}")
+                        record.add(
+                            "Triton",
+                            name,
+                            dname,
+                            n,
+                            [bounds_triton.run(name, x)],
+                            list(strict.outputs),
+                            f"{kind} {seed}",
+                        )
 
 
 def products(record: Record, device: str, seeds: range, sizes: tuple[int, ...]) -> None:
@@ -162,7 +188,11 @@ def products(record: Record, device: str, seeds: range, sizes: tuple[int, ...]) 
             for dname, dtype in [*DTYPES.items(), ("tf32", torch.float32)]:
                 model = oracle.Accumulation.tf32() if dname == "tf32" else oracle.Accumulation.fp32()
                 a = gen.draw(kind, (128, k), dtype, seed).to(device).requires_grad_()
-                b = gen.draw("uniform" if seed % 4 == 3 else "normal", (k, 64), dtype, seed + 1, axis=0).to(device).requires_grad_()
+                b = (
+                    gen.draw("uniform" if seed % 4 == 3 else "normal", (k, 64), dtype, seed + 1, axis=0)
+                    .to(device)
+                    .requires_grad_()
+                )
                 torch.backends.cuda.matmul.allow_tf32 = dname == "tf32"
                 told = oracle.run(torch.matmul, [a, b], model=model, grads=True, seed=seed)
                 out = a @ b
@@ -170,7 +200,15 @@ def products(record: Record, device: str, seeds: range, sizes: tuple[int, ...]) 
                 record.add("cuBLAS", "mm", dname, k, [out], list(told.outputs), f"{kind} {seed}")
                 record.add("cuBLAS", "mm backward", dname, k, list(g), list(told.grads.values()), f"{kind} {seed}")
                 if device == "cuda":
-                    record.add("Triton", "dot", dname, k, [bounds_triton.matmul(a.detach(), b.detach(), dname == "tf32")], list(told.outputs), f"{kind} {seed}")
+                    record.add(
+                        "Triton",
+                        "dot",
+                        dname,
+                        k,
+                        [bounds_triton.matmul(a.detach(), b.detach(), dname == "tf32")],
+                        list(told.outputs),
+                        f"{kind} {seed}",
+                    )
                 torch.backends.cuda.matmul.allow_tf32 = False
                 if dname != "tf32":
                     x, y = (t.detach().reshape(4, -1, s).contiguous() for t, s in ((a, k), (b, 64)))
@@ -207,7 +245,9 @@ def convolutions(record: Record, device: str, seeds: range) -> None:
                 out = fn(x, w)
                 g = torch.autograd.grad(out, [x, w], told.upstream[0].to(device))
                 record.add("cuDNN", f"conv {weight}", dname, n, [out], list(told.outputs), f"{kind} {seed}")
-                record.add("cuDNN", f"conv {weight} backward", dname, n, list(g), list(told.grads.values()), f"{kind} {seed}")
+                record.add(
+                    "cuDNN", f"conv {weight} backward", dname, n, list(g), list(told.grads.values()), f"{kind} {seed}"
+                )
 
 
 def attention(record: Record, device: str, seeds: range) -> None:
@@ -216,7 +256,12 @@ def attention(record: Record, device: str, seeds: range) -> None:
     for seed in seeds:
         for length in (64, 200, 1024):
             for dname, dtype in DTYPES.items():
-                q, k, v = (gen.draw(("normal", "uniform", "signs")[seed % 3], (2, 2, length, 64), dtype, seed * 7 + j).to(device).requires_grad_() for j in range(3))
+                q, k, v = (
+                    gen.draw(("normal", "uniform", "signs")[seed % 3], (2, 2, length, 64), dtype, seed * 7 + j)
+                    .to(device)
+                    .requires_grad_()
+                    for j in range(3)
+                )
                 causal = bool(seed % 2)
 
                 def fn(q: Any, k: Any, v: Any, causal: bool = causal) -> Any:
@@ -233,7 +278,15 @@ def attention(record: Record, device: str, seeds: range) -> None:
                         record.refused[f"{backend.name} {dname} {length}"] = str(error)[:80]
                         continue
                     record.add("SDPA", backend.name.lower(), dname, length, [out], list(told.outputs), f"{seed}")
-                    record.add("SDPA", backend.name.lower() + " backward", dname, length, list(g), list(told.grads.values()), f"{seed}")
+                    record.add(
+                        "SDPA",
+                        backend.name.lower() + " backward",
+                        dname,
+                        length,
+                        list(g),
+                        list(told.grads.values()),
+                        f"{seed}",
+                    )
 
 
 def whole_modules(record: Record, device: str, seeds: range) -> None:
@@ -257,7 +310,15 @@ def whole_modules(record: Record, device: str, seeds: range) -> None:
                     continue
                 record.add("modules", case.name, dname, told.longest, outs, list(told.outputs), f"{seed}")
                 if told.grads:
-                    record.add("modules", case.name + " backward", dname, told.longest, grads, list(told.grads.values()), f"{seed}")
+                    record.add(
+                        "modules",
+                        case.name + " backward",
+                        dname,
+                        told.longest,
+                        grads,
+                        list(told.grads.values()),
+                        f"{seed}",
+                    )
 
 
 def compiled(record: Record, device: str, seeds: range) -> None:
@@ -310,7 +371,10 @@ def main() -> None:
         except Exception as error:  # one part must not cost the others' figures
             print(f"{name} stopped: {type(error).__name__}: {error}"[:600])
         found = record.summary()
-        print(f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, {len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}", flush=True)
+        print(
+            f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, {len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}",
+            flush=True,
+        )
         (args.out / "bounds_gpu.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     found = record.summary()
     for line in found["alarms"][:25]:

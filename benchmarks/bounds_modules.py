@@ -63,7 +63,9 @@ def _simple(name: str, fn: Callable[..., Any], *shapes: tuple[int, ...], held_ou
     ALL.append(Case(name, build, held_out))
 
 
-def _chain(name: str, make: Callable[[int], list[nn.Module]], shape: Callable[[int], tuple[int, ...]], held_out: bool = False) -> None:
+def _chain(
+    name: str, make: Callable[[int], list[nn.Module]], shape: Callable[[int], tuple[int, ...]], held_out: bool = False
+) -> None:
     ALL.append(Case(name, lambda s: (nn.Sequential(*make(s)), [shape(s)]), held_out))
 
 
@@ -104,13 +106,27 @@ _simple("mse loss", F.mse_loss, (8, 256), (8, 256))
 _simple("huber loss", F.smooth_l1_loss, (8, 256), (8, 256), held_out=True)
 _simple("hinge loss", lambda x, t: torch.clamp(1 - x * torch.sign(t), min=0).mean(), (8, 256), (8, 256))
 _simple("cosine loss", lambda a, b: 1 - F.cosine_similarity(a, b, dim=-1).mean(), (8, 256), (8, 256))
-_simple("kl loss", lambda a, b: F.kl_div(F.log_softmax(a, -1), F.softmax(b, -1), reduction="batchmean"), (8, 128), (8, 128), held_out=True)
+_simple(
+    "kl loss",
+    lambda a, b: F.kl_div(F.log_softmax(a, -1), F.softmax(b, -1), reduction="batchmean"),
+    (8, 128),
+    (8, 128),
+    held_out=True,
+)
 _simple("triplet loss", lambda a, p, n: F.triplet_margin_loss(a, p, n), (8, 64), (8, 64), (8, 64), held_out=True)
-_simple("bce with logits", lambda x, t: F.binary_cross_entropy_with_logits(x, torch.sigmoid(t)), (8, 64), (8, 64), held_out=True)
+_simple(
+    "bce with logits",
+    lambda x, t: F.binary_cross_entropy_with_logits(x, torch.sigmoid(t)),
+    (8, 64),
+    (8, 64),
+    held_out=True,
+)
 
 
 # products
-def _mm(name: str, fn: Callable[..., Any], shapes: Callable[[int], list[tuple[int, ...]]], held_out: bool = False) -> None:
+def _mm(
+    name: str, fn: Callable[..., Any], shapes: Callable[[int], list[tuple[int, ...]]], held_out: bool = False
+) -> None:
     ALL.append(Case(name, lambda s: (Call(lambda _, *x: fn(*x)), shapes(s)), held_out))
 
 
@@ -118,18 +134,51 @@ _mm("square matmul", torch.matmul, lambda s: [(32 * s, 64 * s), (64 * s, 32 * s)
 _mm("batched matmul", torch.bmm, lambda s: [(4, 16 * s, 32 * s), (4, 32 * s, 16 * s)])
 _mm("matrix vector", lambda a, b: a @ b, lambda s: [(32 * s, 128 * s), (128 * s, 1)])
 _mm("tall skinny", lambda a, b: a @ b.transpose(0, 1), lambda s: [(64 * s, 8), (48 * s, 8)], held_out=True)
-_mm("lower triangular", lambda a, b: torch.tril(torch.tril(a) @ torch.tril(b)), lambda s: [(32 * s, 32 * s)] * 2, held_out=True)
+_mm(
+    "lower triangular",
+    lambda a, b: torch.tril(torch.tril(a) @ torch.tril(b)),
+    lambda s: [(32 * s, 32 * s)] * 2,
+    held_out=True,
+)
 _mm("diagonal product", lambda d, a: d.unsqueeze(1) * a, lambda s: [(64 * s,), (64 * s, 32 * s)])
-_mm("einsum 4d", lambda a, b: torch.einsum("bijl,lk->bijk", a, b), lambda s: [(2, 4, 8, 32 * s), (32 * s, 16 * s)], held_out=True)
+_mm(
+    "einsum 4d",
+    lambda a, b: torch.einsum("bijl,lk->bijk", a, b),
+    lambda s: [(2, 4, 8, 32 * s), (32 * s, 16 * s)],
+    held_out=True,
+)
 _mm("gram matrix", lambda x: x @ x.t() / x.shape[1], lambda s: [(16 * s, 64 * s)], held_out=True)
 
 # linear fusions
 _chain("mlp", lambda s: [nn.Linear(64 * s, 128 * s), nn.ReLU(), nn.Linear(128 * s, 32)], lambda s: (16 * s, 64 * s))
-_chain("deep mlp", lambda s: [m for _ in range(4) for m in (nn.Linear(64 * s, 64 * s), nn.GELU())], lambda s: (8 * s, 64 * s), held_out=True)
-_chain("linear layernorm gelu", lambda s: [nn.Linear(64 * s, 64 * s), nn.LayerNorm(64 * s), nn.GELU()], lambda s: (16 * s, 64 * s))
-_chain("linear dropout-free groupnorm", lambda s: [nn.Linear(64 * s, 64 * s), nn.GroupNorm(8, 64 * s), nn.Hardtanh()], lambda s: (16 * s, 64 * s))
-_chain("linear batchnorm swish", lambda s: [nn.Linear(64 * s, 64 * s), nn.BatchNorm1d(64 * s), nn.SiLU()], lambda s: (16 * s, 64 * s), held_out=True)
-_chain("linear mish mish", lambda s: [nn.Linear(64 * s, 64 * s), nn.Mish(), nn.Mish()], lambda s: (16 * s, 64 * s), held_out=True)
+_chain(
+    "deep mlp",
+    lambda s: [m for _ in range(4) for m in (nn.Linear(64 * s, 64 * s), nn.GELU())],
+    lambda s: (8 * s, 64 * s),
+    held_out=True,
+)
+_chain(
+    "linear layernorm gelu",
+    lambda s: [nn.Linear(64 * s, 64 * s), nn.LayerNorm(64 * s), nn.GELU()],
+    lambda s: (16 * s, 64 * s),
+)
+_chain(
+    "linear dropout-free groupnorm",
+    lambda s: [nn.Linear(64 * s, 64 * s), nn.GroupNorm(8, 64 * s), nn.Hardtanh()],
+    lambda s: (16 * s, 64 * s),
+)
+_chain(
+    "linear batchnorm swish",
+    lambda s: [nn.Linear(64 * s, 64 * s), nn.BatchNorm1d(64 * s), nn.SiLU()],
+    lambda s: (16 * s, 64 * s),
+    held_out=True,
+)
+_chain(
+    "linear mish mish",
+    lambda s: [nn.Linear(64 * s, 64 * s), nn.Mish(), nn.Mish()],
+    lambda s: (16 * s, 64 * s),
+    held_out=True,
+)
 
 
 @case("linear scale residual clamp lse mish")
@@ -156,7 +205,10 @@ def _(s: int) -> Any:
 @case("linear sigmoid sum lse")
 def _(s: int) -> Any:
     return (
-        Call(lambda m, x: torch.logsumexp(torch.sigmoid(m.parts[0](x)).sum(1, keepdim=True), 0), nn.Linear(64 * s, 64 * s)),
+        Call(
+            lambda m, x: torch.logsumexp(torch.sigmoid(m.parts[0](x)).sum(1, keepdim=True), 0),
+            nn.Linear(64 * s, 64 * s),
+        ),
         [(16 * s, 64 * s)],
     )
 
@@ -173,14 +225,46 @@ def _(s: int) -> Any:
 _chain("conv2d", lambda s: [nn.Conv2d(3, 8 * s, 3, padding=1)], lambda s: (2, 3, 12 * s, 12 * s))
 _chain("conv1d dilated", lambda s: [nn.Conv1d(4, 8 * s, 3, stride=2, dilation=2)], lambda s: (2, 4, 64 * s))
 _chain("conv3d", lambda s: [nn.Conv3d(3, 4 * s, 3)], lambda s: (1, 3, 6 * s, 6 * s, 6 * s), held_out=True)
-_chain("depthwise separable", lambda s: [nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.Conv2d(8, 8 * s, 1)], lambda s: (2, 8, 10 * s, 10 * s))
-_chain("transposed conv2d", lambda s: [nn.ConvTranspose2d(6, 4 * s, 3, stride=2, padding=1)], lambda s: (2, 6, 8 * s, 8 * s))
-_chain("conv relu pool", lambda s: [nn.Conv2d(3, 8 * s, 3), nn.ReLU(), nn.MaxPool2d(2)], lambda s: (2, 3, 14 * s, 14 * s))
-_chain("conv batchnorm relu", lambda s: [nn.Conv2d(3, 8 * s, 3), nn.BatchNorm2d(8 * s), nn.ReLU()], lambda s: (4, 3, 10 * s, 10 * s))
-_chain("conv groupnorm tanh hardswish", lambda s: [nn.Conv2d(3, 8 * s, 3), nn.GroupNorm(4, 8 * s), nn.Tanh(), nn.Hardswish()], lambda s: (2, 3, 12 * s, 12 * s))
-_chain("conv instancenorm avgpool", lambda s: [nn.Conv2d(3, 8 * s, 3), nn.InstanceNorm2d(8 * s), nn.AvgPool2d(2)], lambda s: (2, 3, 12 * s, 12 * s), held_out=True)
-_chain("transposed conv softmax sigmoid", lambda s: [nn.ConvTranspose2d(6, 8 * s, 3), nn.Softmax(1), nn.Sigmoid()], lambda s: (2, 6, 8 * s, 8 * s), held_out=True)
-_chain("conv global pool linear", lambda s: [nn.Conv2d(3, 16 * s, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16 * s, 10)], lambda s: (2, 3, 12 * s, 12 * s))
+_chain(
+    "depthwise separable",
+    lambda s: [nn.Conv2d(8, 8, 3, groups=8, padding=1), nn.Conv2d(8, 8 * s, 1)],
+    lambda s: (2, 8, 10 * s, 10 * s),
+)
+_chain(
+    "transposed conv2d",
+    lambda s: [nn.ConvTranspose2d(6, 4 * s, 3, stride=2, padding=1)],
+    lambda s: (2, 6, 8 * s, 8 * s),
+)
+_chain(
+    "conv relu pool", lambda s: [nn.Conv2d(3, 8 * s, 3), nn.ReLU(), nn.MaxPool2d(2)], lambda s: (2, 3, 14 * s, 14 * s)
+)
+_chain(
+    "conv batchnorm relu",
+    lambda s: [nn.Conv2d(3, 8 * s, 3), nn.BatchNorm2d(8 * s), nn.ReLU()],
+    lambda s: (4, 3, 10 * s, 10 * s),
+)
+_chain(
+    "conv groupnorm tanh hardswish",
+    lambda s: [nn.Conv2d(3, 8 * s, 3), nn.GroupNorm(4, 8 * s), nn.Tanh(), nn.Hardswish()],
+    lambda s: (2, 3, 12 * s, 12 * s),
+)
+_chain(
+    "conv instancenorm avgpool",
+    lambda s: [nn.Conv2d(3, 8 * s, 3), nn.InstanceNorm2d(8 * s), nn.AvgPool2d(2)],
+    lambda s: (2, 3, 12 * s, 12 * s),
+    held_out=True,
+)
+_chain(
+    "transposed conv softmax sigmoid",
+    lambda s: [nn.ConvTranspose2d(6, 8 * s, 3), nn.Softmax(1), nn.Sigmoid()],
+    lambda s: (2, 6, 8 * s, 8 * s),
+    held_out=True,
+)
+_chain(
+    "conv global pool linear",
+    lambda s: [nn.Conv2d(3, 16 * s, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16 * s, 10)],
+    lambda s: (2, 3, 12 * s, 12 * s),
+)
 
 
 @case("conv min tanh bias", held_out=True)
@@ -190,7 +274,9 @@ def _(s: int) -> Any:
 
 @case("conv divide lse", held_out=True)
 def _(s: int) -> Any:
-    return Call(lambda m, x: torch.logsumexp(m.parts[0](x) / 2.0, (2, 3)), nn.Conv2d(3, 8 * s, 3)), [(2, 3, 12 * s, 12 * s)]
+    return Call(lambda m, x: torch.logsumexp(m.parts[0](x) / 2.0, (2, 3)), nn.Conv2d(3, 8 * s, 3)), [
+        (2, 3, 12 * s, 12 * s)
+    ]
 
 
 @case("residual block")
@@ -200,7 +286,9 @@ def _(s: int) -> Any:
         return torch.relu(m.parts[3](m.parts[2](y)) + x)
 
     c = 8 * s
-    return Call(fn, nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c), nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c)), [(2, c, 8 * s, 8 * s)]
+    return Call(
+        fn, nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c), nn.Conv2d(c, c, 3, padding=1), nn.BatchNorm2d(c)
+    ), [(2, c, 8 * s, 8 * s)]
 
 
 @case("squeeze excite", held_out=True)
@@ -215,8 +303,18 @@ def _(s: int) -> Any:
 @case("tiny lenet", held_out=True)
 def _(s: int) -> Any:
     side = (((16 * s - 4) // 2) - 4) // 2
-    layers = [nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
-    return nn.Sequential(*layers, nn.Linear(16 * side * side, 32), nn.ReLU(), nn.Linear(32, 10)), [(2, 1, 16 * s, 16 * s)]
+    layers = [
+        nn.Conv2d(1, 6, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+    ]
+    return nn.Sequential(*layers, nn.Linear(16 * side * side, 32), nn.ReLU(), nn.Linear(32, 10)), [
+        (2, 1, 16 * s, 16 * s)
+    ]
 
 
 # attention and sequence models
@@ -232,7 +330,9 @@ def _(s: int) -> Any:
 
 @case("multihead attention", held_out=True)
 def _(s: int) -> Any:
-    return Call(lambda m, x: m.parts[0](x, x, x)[0], nn.MultiheadAttention(32 * s, 4, batch_first=True)), [(2, 16, 32 * s)]
+    return Call(lambda m, x: m.parts[0](x, x, x)[0], nn.MultiheadAttention(32 * s, 4, batch_first=True)), [
+        (2, 16, 32 * s)
+    ]
 
 
 @case("relu attention", held_out=True)
@@ -248,7 +348,9 @@ def _(s: int) -> Any:
 
 @case("transformer block")
 def _(s: int) -> Any:
-    layer = nn.TransformerEncoderLayer(32 * s, 4, 64 * s, dropout=0.0, batch_first=True, activation="gelu", norm_first=True)
+    layer = nn.TransformerEncoderLayer(
+        32 * s, 4, 64 * s, dropout=0.0, batch_first=True, activation="gelu", norm_first=True
+    )
     return layer, [(2, 16, 32 * s)]
 
 
@@ -301,7 +403,13 @@ def _(s: int) -> Any:
 def _(s: int) -> Any:
     def fn(m: Any, x: Tensor, a: Tensor) -> Tensor:
         g = F.logsigmoid(a).cumsum(1)
-        decay = (g.unsqueeze(2) - g.unsqueeze(1)).masked_fill(torch.ones(x.shape[1], x.shape[1], device=x.device).triu(1)[None, :, :, None] > 0, float("-inf")).exp()
+        decay = (
+            (g.unsqueeze(2) - g.unsqueeze(1))
+            .masked_fill(
+                torch.ones(x.shape[1], x.shape[1], device=x.device).triu(1)[None, :, :, None] > 0, float("-inf")
+            )
+            .exp()
+        )
         return torch.einsum("btsd,bsd->btd", decay, x)
 
     return Call(fn), [(2, 12, 16 * s)] * 2
@@ -330,7 +438,9 @@ def _(s: int) -> Any:
 def _(s: int) -> Any:
     def fn(m: Any, x: Tensor) -> Tensor:
         half = x.shape[-1] // 2
-        angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float32)[:, None] * torch.exp(-torch.arange(half, device=x.device, dtype=torch.float32) / half * 4.0)
+        angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float32)[:, None] * torch.exp(
+            -torch.arange(half, device=x.device, dtype=torch.float32) / half * 4.0
+        )
         a, b = x[..., :half], x[..., half:]
         cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         return torch.cat([a * cos - b * sin, a * sin + b * cos], -1)
@@ -340,9 +450,13 @@ def _(s: int) -> Any:
 
 @case("pixel shuffle upsample", held_out=True)
 def _(s: int) -> Any:
-    return nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.PixelShuffle(2), nn.Upsample(scale_factor=2, mode="bilinear")), [(1, 3, 6 * s, 6 * s)]
+    return nn.Sequential(
+        nn.Conv2d(3, 12, 3, padding=1), nn.PixelShuffle(2), nn.Upsample(scale_factor=2, mode="bilinear")
+    ), [(1, 3, 6 * s, 6 * s)]
 
 
 @case("padding and pooling", held_out=True)
 def _(s: int) -> Any:
-    return nn.Sequential(nn.ReflectionPad2d(1), nn.MaxPool2d(3, 2), nn.ReplicationPad2d(1), nn.AvgPool2d(3, 1)), [(2, 4, 12 * s, 12 * s)]
+    return nn.Sequential(nn.ReflectionPad2d(1), nn.MaxPool2d(3, 2), nn.ReplicationPad2d(1), nn.AvgPool2d(3, 1)), [
+        (2, 4, 12 * s, 12 * s)
+    ]

@@ -16,7 +16,17 @@ import torch.nn.functional as F
 from kcontract.dynamic import inputs as gen
 
 Array = Any
-ORDERS = ("sequential", "reversed", "permuted", "pairwise", "blocks 16", "blocks 32", "blocks 64", "blocks 128", "library")
+ORDERS = (
+    "sequential",
+    "reversed",
+    "permuted",
+    "pairwise",
+    "blocks 16",
+    "blocks 32",
+    "blocks 64",
+    "blocks 128",
+    "library",
+)
 SUM_FAULTS = ("16-bit sequential", "16-bit tree", "16-bit blocks of 16")
 
 
@@ -100,7 +110,11 @@ class Arithmetic:
             a, b = a[..., :-1], b[..., :-1, :]
         if self.fault in SUM_FAULTS or (self.order != "library" and self.fault != "tf32"):
             terms = np.moveaxis(a, -1, 0)[..., None] * np.moveaxis(b, -2, 0)[..., None, :]
-            return _fold16(terms, self.fault, self.half) if self.fault in SUM_FAULTS else _fold(terms, self.order, self.seed)
+            return (
+                _fold16(terms, self.fault, self.half)
+                if self.fault in SUM_FAULTS
+                else _fold(terms, self.order, self.seed)
+            )
         return np.matmul(a, b)
 
     def step(self, x: Array) -> Array:
@@ -281,14 +295,26 @@ def _cross_entropy(k: Arithmetic, x: Array, t: Array) -> Array:
     return (np.log(k.sum(k.step(k.exp(x - top)))) + top - picked)[:, 0]
 
 
-@op("kl_div", lambda x, y: F.kl_div(torch.log_softmax(x, -1), torch.softmax(y, -1), reduction="none").sum(-1), "xy", ("2^-11 exponential", *SUM_FAULTS), held_out=True)
+@op(
+    "kl_div",
+    lambda x, y: F.kl_div(torch.log_softmax(x, -1), torch.softmax(y, -1), reduction="none").sum(-1),
+    "xy",
+    ("2^-11 exponential", *SUM_FAULTS),
+    held_out=True,
+)
 def _kl(k: Arithmetic, x: Array, y: Array) -> Array:
     p = _softmax(k, y)
     logs = _log_softmax(k, x)
     return k.sum(np.where(p > 0, p * (np.log(np.maximum(p, 1e-45)) - logs), 0).astype(np.float32))[..., 0]
 
 
-@op("attention row", lambda x, c, y: torch.softmax(x @ c / 8.0, -1) @ y[:8], "xcy", ("2^-11 exponential", "bf16 intermediates", *_MM), held_out=True)
+@op(
+    "attention row",
+    lambda x, c, y: torch.softmax(x @ c / 8.0, -1) @ y[:8],
+    "xcy",
+    ("2^-11 exponential", "bf16 intermediates", *_MM),
+    held_out=True,
+)
 def _attention(k: Arithmetic, x: Array, c: Array, y: Array) -> Array:
     s = k.step(k.matmul(x, c) / np.float32(8))
     e = k.exp(s - s.max(-1, keepdims=True))
@@ -321,7 +347,13 @@ def _cumsum(k: Arithmetic, x: Array) -> Array:
     return (parts + carry[..., None]).reshape(x.shape)
 
 
-@op("batch statistics", lambda x: F.batch_norm(x.t(), None, None, None, None, True).t(), "x", _NORM[:3] + SUM_FAULTS, held_out=True)
+@op(
+    "batch statistics",
+    lambda x: F.batch_norm(x.t(), None, None, None, None, True).t(),
+    "x",
+    _NORM[:3] + SUM_FAULTS,
+    held_out=True,
+)
 def _batch_norm(k: Arithmetic, x: Array) -> Array:
     mean, var = k.moments(x)
     return (x - mean) / np.sqrt(var + k.eps(1e-5))
@@ -343,7 +375,14 @@ def _softmax_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
     return (p * (g - k.sum(g * p)),)
 
 
-@op("rms_norm grad", lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5), "x", SUM_FAULTS, grads=True, held_out=True)
+@op(
+    "rms_norm grad",
+    lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5),
+    "x",
+    SUM_FAULTS,
+    grads=True,
+    held_out=True,
+)
 def _rms_norm_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
     n = np.float32(x.shape[-1])
     r = 1 / np.sqrt(k.sum(x * x) / n + np.float32(1e-5))
@@ -369,7 +408,9 @@ def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> l
         if role == "x":
             t = gen.draw(kind, (rows, n), dtype, own)
         elif role == "y":
-            t = gen.draw("steep" if kind == "steep" else "normal", (8 if "attention" in what.name else rows, n), dtype, own)
+            t = gen.draw(
+                "steep" if kind == "steep" else "normal", (8 if "attention" in what.name else rows, n), dtype, own
+            )
         elif role == "c":
             t = gen.draw("normal", (n, 8), dtype, own, axis=0)
         elif role == "t":

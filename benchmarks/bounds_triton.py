@@ -59,8 +59,12 @@ def _dot(a, b, out, m, n, k, TF32: tl.constexpr, BM: tl.constexpr, BN: tl.conste
     total = tl.zeros((BM, BN), tl.float32)
     for start in range(0, k, BK):
         inner = start + tl.arange(0, BK)
-        left = tl.load(a + rows[:, None] * k + inner[None, :], mask=(rows[:, None] < m) & (inner[None, :] < k), other=0.0)
-        right = tl.load(b + inner[:, None] * n + columns[None, :], mask=(inner[:, None] < k) & (columns[None, :] < n), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * k + inner[None, :], mask=(rows[:, None] < m) & (inner[None, :] < k), other=0.0
+        )
+        right = tl.load(
+            b + inner[:, None] * n + columns[None, :], mask=(inner[:, None] < k) & (columns[None, :] < n), other=0.0
+        )
         total = tl.dot(left, right, total, input_precision="tf32" if TF32 else "ieee")
     tl.store(out + rows[:, None] * n + columns[None, :], total, mask=(rows[:, None] < m) & (columns[None, :] < n))
 

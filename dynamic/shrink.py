@@ -5,6 +5,7 @@ It runs nothing itself: the caller says whether a candidate problem still fails.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -32,12 +33,12 @@ class Problem:
 def sort_key(problem: Problem) -> tuple[object, ...]:
     """The order of "simpler", smallest first: fewer programs, then smaller sizes (their product, then the largest, then
     each by name), then simpler values, then smaller offsets, then a smaller seed."""
-    sizes = [problem.sizes[name] for name in sorted(problem.sizes)]
+    sizes = tuple(problem.sizes[name] for name in sorted(problem.sizes))
     product = 1
     for size in sizes:
         product *= max(size, 1)
     rank = VALUES.index(problem.kind) if problem.kind in VALUES else len(VALUES)
-    offsets = [abs(problem.offsets[name]) for name in sorted(problem.offsets)]
+    offsets = tuple(abs(problem.offsets[name]) for name in sorted(problem.offsets))
     return (problem.programs, product, max(sizes, default=0), sizes, rank, sum(offsets), offsets, problem.seed)
 
 
@@ -66,18 +67,27 @@ def shrink(problem: Problem, fails: Callable[[Problem], bool], *, tries: int = 5
     before = None
     while before != problem and left > 0:
         before = problem
-        _least(lambda n: replace(problem, programs=n), problem.programs, 1, consider)
+        now = problem
+        _least(lambda n: replace(now, programs=n), problem.programs, 1, consider)
         for name in sorted(problem.sizes):
-            _least(lambda n, name=name: replace(problem, sizes={**problem.sizes, name: n}), problem.sizes[name], 1, consider)  # type: ignore[misc]
+            _least(functools.partial(_resized, problem, name), problem.sizes[name], 1, consider)
         for kind in VALUES:
             if consider(replace(problem, kind=kind)):
                 break
         for name in sorted(problem.offsets):
-            _least(lambda n, name=name: replace(problem, offsets={**problem.offsets, name: n}), problem.offsets[name], 0, consider)  # type: ignore[misc]
+            _least(functools.partial(_moved, problem, name), problem.offsets[name], 0, consider)
         for seed in range(min(problem.seed, 4)):
             if consider(replace(problem, seed=seed)):
                 break
     return problem
+
+
+def _resized(problem: Problem, name: str, size: int) -> Problem:
+    return replace(problem, sizes={**problem.sizes, name: size})
+
+
+def _moved(problem: Problem, name: str, offset: int) -> Problem:
+    return replace(problem, offsets={**problem.offsets, name: offset})
 
 
 def _least(make: Callable[[int], Problem], value: int, floor: int, consider: Callable[[Problem], bool]) -> None:

@@ -33,7 +33,9 @@ def placements(x: Tensor, seed: int, *, thorough: bool = False) -> Iterator[tupl
         return copy.reshape(x.shape)
 
     def somewhere() -> tuple[int, int]:
-        return int(torch.randint(0, len(rows), (), generator=generator)), int(torch.randint(0, n, (), generator=generator))
+        return int(torch.randint(0, len(rows), (), generator=generator)), int(
+            torch.randint(0, n, (), generator=generator)
+        )
 
     for name, value in values.items():
         yield f"{name} scattered", put([(*somewhere(), value) for _ in range(max(1, len(rows) // 4))])

@@ -37,7 +37,9 @@ def _argument(spec: Spec, a: Argument, seed: int, kind: str) -> Any:
     shape = spec.shape(a)
     if a.role is Role.INDEX:
         high = max(1, spec.size(a.high))
-        return torch.randint(0, high, shape, generator=torch.Generator().manual_seed(own), dtype=getattr(torch, a.dtype))
+        return torch.randint(
+            0, high, shape, generator=torch.Generator().manual_seed(own), dtype=getattr(torch, a.dtype)
+        )
     dtype = getattr(torch, a.dtype)
     if a.role is Role.PARAMETER:
         values = draw("normal", shape, torch.float64, own) / 2
@@ -112,7 +114,9 @@ def _nonfinite(spec: Spec, seed: int, thorough_: bool) -> Iterator[Sample]:
     for at, a in enumerate(spec.arguments):
         if a.role is not Role.DATA:
             continue
-        for label, placed in placements(base[at].detach().movedim(a.axis, -1) if base[at].dim() else base[at], seed, thorough=thorough_):
+        for label, placed in placements(
+            base[at].detach().movedim(a.axis, -1) if base[at].dim() else base[at], seed, thorough=thorough_
+        ):
             back = placed.movedim(-1, a.axis).contiguous() if placed.dim() else placed
             yield Sample("EXC-01", f"{a.name} {label}", seed, (*base[:at], back, *base[at + 1 :]), spec.dims)
 
@@ -130,7 +134,9 @@ def _subnormals(spec: Spec, seed: int, thorough_: bool) -> Iterator[Sample]:
             for k, value in enumerate(v * s for v in marks for s in (1, -1)):
                 if k < flat.numel():
                     flat[k] = value
-            yield Sample("EXC-02", f"{a.name} edges", seed, (*base[:at], flat.reshape(edge.shape), *base[at + 1 :]), spec.dims)
+            yield Sample(
+                "EXC-02", f"{a.name} edges", seed, (*base[:at], flat.reshape(edge.shape), *base[at + 1 :]), spec.dims
+            )
 
 
 def _dtypes(spec: Spec, seed: int, thorough_: bool) -> Iterator[Sample]:

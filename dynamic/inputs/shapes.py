@@ -35,10 +35,14 @@ def strided_views(x: Tensor) -> Iterator[tuple[str, Tensor]]:
     if x.dim() >= 2:
         yield "transposed", x.transpose(-1, -2).contiguous().transpose(-1, -2)
     if x.dim() >= 1 and x.is_floating_point():
-        wide = torch.full((*x.shape[:-1], x.shape[-1] + 3), float("nan"), dtype=torch.float32, device=x.device).to(x.dtype)
+        wide = torch.full((*x.shape[:-1], x.shape[-1] + 3), float("nan"), dtype=torch.float32, device=x.device).to(
+            x.dtype
+        )
         wide[..., : x.shape[-1]] = x
         yield "sliced", wide[..., : x.shape[-1]]
-        double = torch.full((*x.shape[:-1], 2 * x.shape[-1]), float("nan"), dtype=torch.float32, device=x.device).to(x.dtype)
+        double = torch.full((*x.shape[:-1], 2 * x.shape[-1]), float("nan"), dtype=torch.float32, device=x.device).to(
+            x.dtype
+        )
         double[..., ::2] = x
         yield "every second", double[..., ::2]
         flat = torch.zeros(x.numel() + 1, dtype=x.dtype, device=x.device)

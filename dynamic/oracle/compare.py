@@ -135,7 +135,9 @@ def _store(y: Tensor, dtype: Any) -> Tensor:
     """y as the output type holds it, in float64; beyond the largest value of float8_e4m3fn, which has no Inf, ±Inf."""
     stored = y.to(dtype).double()
     if dtype is torch.float8_e4m3fn:
-        stored = torch.where(torch.isnan(stored) & ~torch.isnan(y), torch.copysign(torch.full_like(y, math.inf), y), stored)
+        stored = torch.where(
+            torch.isnan(stored) & ~torch.isnan(y), torch.copysign(torch.full_like(y, math.inf), y), stored
+        )
     return stored
 
 
@@ -143,8 +145,8 @@ def _at(
     name: str, reason: str, at: tuple[int, ...], found: Tensor, wanted: Tensor, allowed: Tensor, ratio: float,
     required: float, masks: dict[str, int],
 ) -> Comparison:  # fmt: skip
-    values = (plain(float(t[at])) for t in (found, wanted, allowed))
-    return Comparison(not reason, name, reason, at, *values, ratio, required, masks)
+    first, second, third = (plain(float(t[at])) for t in (found, wanted, allowed))
+    return Comparison(not reason, name, reason, at, first, second, third, ratio, required, masks)
 
 
 def _refused(name: str, reason: str, found: str, wanted: str) -> Comparison:
@@ -186,7 +188,9 @@ def acceptable(candidate: Tensor, expected: Bounded) -> Tensor:
     if index.shape[dim] > 1:
         ordered = safe.sort(dim)
         repeated = torch.zeros_like(fine).scatter(
-            dim, ordered.indices, torch.cat([torch.zeros_like(fine.narrow(dim, 0, 1)), ordered.values.diff(dim=dim) == 0], dim)
+            dim,
+            ordered.indices,
+            torch.cat([torch.zeros_like(fine.narrow(dim, 0, 1)), ordered.values.diff(dim=dim) == 0], dim),
         )
         fine &= ~repeated
     return fine.reshape(expected.value.shape)
@@ -202,7 +206,9 @@ class SubnormalAnswer(str, enum.Enum):
     NOT_SHOWN = "not shown"
 
 
-def judge_subnormals(candidate: Tensor, keeping: Bounded, flushing: Bounded, flushing_inputs: Bounded) -> SubnormalAnswer:
+def judge_subnormals(
+    candidate: Tensor, keeping: Bounded, flushing: Bounded, flushing_inputs: Bounded
+) -> SubnormalAnswer:
     """The subnormal verdict of one output, by three bounds of one reference on the same inputs.
 
     ``keeping`` is bounded with eta = 2^-150, ``flushing`` with 2^-126, ``flushing_inputs`` also admits inputs below

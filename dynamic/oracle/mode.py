@@ -25,7 +25,9 @@ from kcontract.errors import InputError
 LIMIT64 = torch.finfo(torch.float64).max
 LIMIT32 = torch.finfo(torch.float32).max
 CONSTANTS = frozenset({"full", "full_like", "scalar_tensor", "masked_fill", "fill", "constant_pad_nd", "new_full"})
-RANDOM = frozenset({"bernoulli", "normal", "uniform", "random", "exponential", "multinomial", "randint_like", "poisson"})
+RANDOM = frozenset(
+    {"bernoulli", "normal", "uniform", "random", "exponential", "multinomial", "randint_like", "poisson"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _describe(func: Any) -> _Operation:
     )
 
 
-class BoundMode(TorchDispatchMode):
+class BoundMode(TorchDispatchMode):  # type: ignore[misc]
     """Runs float64 operations under an accumulation model; ``err`` tells what may be wrong with a tensor.
 
     ``matrix_units``: products may be added up by units that cut towards zero (16-bit and tf32 factors on GPUs).
@@ -159,7 +161,9 @@ class BoundMode(TorchDispatchMode):
         what = _describe(func)
         if what.is_view:
             if what.base == "view" and args[1:] and isinstance(args[1], torch.dtype):
-                raise InputError("the reference reinterprets a tensor's bits with view(dtype), which has no float64 form")
+                raise InputError(
+                    "the reference reinterprets a tensor's bits with view(dtype), which has no float64 form"
+                )
             return func(*args, **kwargs)
         self.calls[what.base] += 1
         targets = [kwargs.pop(name) for name in what.out_names]

@@ -93,7 +93,9 @@ class Accumulation:
     def stepwise(self, kind: Format) -> Accumulation:
         """Each operation's result is stored in ``kind`` before the next one reads it (unfused eager kernels)."""
         largest = min(self.largest, kind.largest)
-        return replace(self, name=f"{self.name}, steps in {kind.name}", u_step=kind.u, eta_step=kind.eta, largest=largest)
+        return replace(
+            self, name=f"{self.name}, steps in {kind.name}", u_step=kind.u, eta_step=kind.eta, largest=largest
+        )
 
     def keeping_subnormals(self) -> Accumulation:
         """The same model for a kernel that flushes nothing."""

@@ -6,19 +6,20 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 Rule = Callable[..., Any]
+F = TypeVar("F", bound=Callable[..., Any])
 """rule(ctx, y, *args, **kwargs) -> Err, or a tuple of Err a result. ``y`` is what the native operation returned
 on float64; the arguments hold the values before any in-place write."""
 
 _RULES: dict[str, Rule] = {}
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
+def rule(*names: str) -> Callable[[F], F]:
     """Register a rule for the operations of these aten base names (all overloads)."""
 
-    def register(fn: Rule) -> Rule:
+    def register(fn: F) -> F:
         for name in names:
             if name in _RULES:
                 raise ValueError(f"two rules for {name}")

@@ -91,7 +91,8 @@ def random_upstream(shapes: Sequence[Any], dtypes: Sequence[DType], seed: int) -
     """Standard normal upstream gradients, one an output; never ones, which hide per-row mistakes."""
     generator = torch.Generator().manual_seed(seed)
     return tuple(
-        torch.randn(tuple(s), generator=generator, dtype=torch.float32).to(d) for s, d in zip(shapes, dtypes, strict=True)
+        torch.randn(tuple(s), generator=generator, dtype=torch.float32).to(d)
+        for s, d in zip(shapes, dtypes, strict=True)
     )
 
 
@@ -142,18 +143,24 @@ def run(
             can = [(o, d) for o, d in zip(outs, dtypes, strict=True) if o.requires_grad]
             if not can or not wanted:
                 raise InputError("gradients are asked for, but no output depends on an input that requires one")
-            given = () if grads is True else tuple(grads)  # type: ignore[arg-type]
+            given = () if grads is True else tuple(grads)
             upstream = given or random_upstream([o.shape for o, _ in can], [d for _, d in can], seed)
             with mode:
-                found = torch.autograd.grad(
-                    [o for o, _ in can], list(wanted.values()), [g.to(o) for g, (o, _) in zip(upstream, can, strict=True)],
-                    allow_unused=True,
-                )  # fmt: skip
+                given_to = [g.to(o) for g, (o, _) in zip(upstream, can, strict=True)]
+                found = torch.autograd.grad([o for o, _ in can], list(wanted.values()), given_to, allow_unused=True)
             for (name, t), g in zip(wanted.items(), found, strict=True):
-                gradients[name] = _bounded(mode, name, torch.zeros_like(t) if g is None else g, _native(name, inputs, reference))
+                gradients[name] = _bounded(
+                    mode, name, torch.zeros_like(t) if g is None else g, _native(name, inputs, reference)
+                )
     bounded = tuple(_bounded(mode, f"output {k}", o, d) for k, (o, d) in enumerate(zip(outs, dtypes, strict=True)))
     return Expected(
-        bounded, model, mode.provenance(), gradients, upstream, tuple(sorted(mode.estimated)), tuple(sorted(mode.branches))
+        bounded,
+        model,
+        mode.provenance(),
+        gradients,
+        upstream,
+        tuple(sorted(mode.estimated)),
+        tuple(sorted(mode.branches)),
     )
 
 

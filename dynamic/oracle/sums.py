@@ -138,7 +138,9 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         n *= x.shape[d]
     if n == 0 or x.numel() == 0:
         return Err()
-    zeros = n > 256 and float((x[tuple(slice(None, None, max(1, k // 8)) for k in x.shape)] == 0).double().mean()) > 0.25
+    zeros = (
+        n > 256 and float((x[tuple(slice(None, None, max(1, k // 8)) for k in x.shape)] == 0).double().mean()) > 0.25
+    )
     if zeros:
         n = max(1, int(torch.count_nonzero(x, dims).max()))
     norm = torch.linalg.vector_norm

@@ -24,7 +24,9 @@ def scaled(total: Tensor | None, gain: Any, e: Tensor) -> Tensor:
     return e * abs(gain) if total is None else torch.add(total, e, alpha=abs(gain))
 
 
-def linear(ctx: BoundMode, y: Tensor, parts: list[tuple[Any, ...]], fresh: Tensor | None, und: Tensor | None = None) -> Err:
+def linear(
+    ctx: BoundMode, y: Tensor, parts: list[tuple[Any, ...]], fresh: Tensor | None, und: Tensor | None = None
+) -> Err:
     """Σ gain·error over ``parts`` of (error, gain) or (error, gain, source tensor), + ``fresh`` independent error.
 
     The independent error of a source smaller than y is the same for many results: it counts as systematic.
@@ -46,7 +48,7 @@ def linear(ctx: BoundMode, y: Tensor, parts: list[tuple[Any, ...]], fresh: Tenso
 
 
 def clean(gain: Tensor) -> Tensor:
-    """A gain with NaN (0·Inf, at non-finite elements) taken as 0."""
+    """A gain with NaN (0·Inf, at non-finite elements) taken as 0, in place: never pass a value of the reference."""
     return gain.nan_to_num_(0.0)
 
 

@@ -86,7 +86,12 @@ def mul(ctx: BoundMode, y: Tensor, a: Any, b: Any, **kwargs: Any) -> Err:
                 return _times(ctx, y, a, b)
             factor = float(factor)
         power = factor != 0 and abs(float(factor)) in (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-        return linear(ctx, y, [(ctx.err(t), abs(float(factor)))], None if power and ctx.model.eta == 0 else ctx.fresh(y, 0.0 if power else 1.0))
+        return linear(
+            ctx,
+            y,
+            [(ctx.err(t), abs(float(factor)))],
+            None if power and ctx.model.eta == 0 else ctx.fresh(y, 0.0 if power else 1.0),
+        )
     return _times(ctx, y, a, b)
 
 
@@ -128,8 +133,9 @@ def div(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, rounding_mode: str | None 
     |b| <= λ·e_b. With a rounding mode: undetermined where the quotient's error crosses an integer."""
     if rounding_mode is not None:
         exact = torch.div(a, b)
-        e = div(ctx, exact, a, b)
-        return step_function(ctx, y, lambda q: q.floor() if rounding_mode == "floor" else q.trunc(), exact, e)
+        of_exact = div(ctx, exact, a, b)
+        step = torch.floor if rounding_mode == "floor" else torch.trunc
+        return step_function(ctx, y, step, exact, of_exact)
     if not isinstance(b, torch.Tensor) or (b.dim() == 0 and ctx.err(b).exact):
         return linear(ctx, y, [(ctx.err(a), 1.0 / abs(float(b)) if float(b) else 0.0)], ctx.fresh(y, 2.0))
     if not b.is_floating_point():
@@ -230,8 +236,17 @@ def power(ctx: BoundMode, y: Tensor, x: Any, p: Any) -> Err:
     whole = not isinstance(p, torch.Tensor) and float(p).is_integer() and 0 < float(p) <= 4
     fresh = ctx.fresh(y, 4.0)
     if not whole:
-        size = torch.log(torch.abs(torch.as_tensor(x, dtype=y.dtype, device=y.device))).mul(p).abs().nan_to_num(0.0, 0.0, 0.0)
-        fresh = torch.addcmul(fresh, y.abs(), size, value=2 * ctx.u) if size.shape == y.shape else fresh + y.abs() * size * (2 * ctx.u)
+        size = (
+            torch.log(torch.abs(torch.as_tensor(x, dtype=y.dtype, device=y.device)))
+            .mul(p)
+            .abs()
+            .nan_to_num(0.0, 0.0, 0.0)
+        )
+        fresh = (
+            torch.addcmul(fresh, y.abs(), size, value=2 * ctx.u)
+            if size.shape == y.shape
+            else fresh + y.abs() * size * (2 * ctx.u)
+        )
     return linear(ctx, y, parts, fresh, lost)
 
 

@@ -46,11 +46,11 @@ def gelu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, approximate: 
 
 @rule("silu_backward")
 def silu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
-    """d = σ(1 + x(1 − σ)): |d'| = |σ(1 − σ)(2 + x(1 − 2σ))| + 0.35λe; σ is known to (3 + |x|)u of itself and 1 − σ to
-    an absolute u, so d to σ(8 + 4|x|)u."""
+    """d = σ(1 + x(1 − σ)): |d'| = |σ(1 − σ)(2 + x(1 − 2σ))| + 0.35λe; σ is known to (9 + 2.4|x|)u of itself and 1 − σ to
+    an absolute 3u, so d to σ(12 + 6|x|)u."""
     s = torch.sigmoid(x)
     rest = 1 - s
-    absolute = clean(x.abs().mul_(4).add_(8).mul_(s))
+    absolute = clean(x.abs().mul_(6).add_(12).mul_(s))
     d = s * (1 + x * rest)
     return gradient(ctx, y, g, x, d, lambda r: r.mul_(0.35).add_((s * rest * (2 + x * (rest - s))).abs_()), absolute)
 
@@ -70,26 +70,28 @@ def tanh_backward(ctx: BoundMode, y: Tensor, g: Tensor, t: Tensor) -> Err:
 
 @rule("mish_backward")
 def mish_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
-    """d = t + x·σ(x)(1 − t²), t = tanh(softplus x): |d'| <= 1.2; t is known to 2u and 1 − t² to 4u."""
+    """d = t + x·σ(x)(1 − t²), t = tanh(softplus x): |d'| <= 1.2; t is known to 7u and 1 − t² to 14u."""
     t, s = torch.tanh(torch.nn.functional.softplus(x)), torch.sigmoid(x)
     d = t + x * s * (1 - t * t)
-    absolute = clean(x.abs() * s).clamp_(max=20.0).mul_(6).add_(d.abs(), alpha=4).add_(3)
+    absolute = clean(x.abs() * s).clamp_(max=20.0).mul_(14).add_(d.abs(), alpha=4).add_(7)
     return gradient(ctx, y, g, x, clean(d), lambda r: torch.full_like(r, 1.2), absolute)
 
 
 @rule("softplus_backward")
 def softplus_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, beta: float, threshold: float) -> Err:
-    """d = σ(βx), known to (5 + |βx|)u of itself, and to exp(−20) at the threshold: |d'| <= β/4."""
+    """d = σ(βx), known to (9 + 2.4|βx|)u of itself, and to exp(−20) at the threshold: |d'| <= β/4."""
     d = torch.sigmoid(x * beta)
-    absolute = clean(x.abs().mul_(abs(beta)).add_(5).mul_(d).clamp_(max=8.0)) + (x * beta > threshold - 1) * (3e-9 / ctx.u)
+    absolute = clean(x.abs().mul_(2.4 * abs(beta)).add_(9).mul_(d).clamp_(max=16.0)) + (x * beta > threshold - 1) * (
+        3e-9 / ctx.u
+    )
     return gradient(ctx, y, g, x, d, lambda r: torch.full_like(r, abs(beta) / 4), absolute)
 
 
 @rule("log_sigmoid_backward")
 def log_sigmoid_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, buffer: Tensor) -> Err:
-    """d = σ(−x), built as 1 − z/(1 + z) for x < 0: known to 4u + (5 + |x|)u of itself; |d'| <= 1/4."""
+    """d = σ(−x), built as 1 − z/(1 + z) for x < 0: known to 4u + (9 + 2.4|x|)u of itself; |d'| <= 1/4."""
     d = torch.sigmoid(-x)
-    absolute = clean(x.abs().add_(5).mul_(d).clamp_(max=10.0)).add_(4)
+    absolute = clean(x.abs().mul_(2.4).add_(9).mul_(d).clamp_(max=20.0)).add_(4)
     return gradient(ctx, y, g, x, d, lambda r: torch.full_like(r, 0.25), absolute)
 
 
@@ -116,7 +118,9 @@ def hardswish_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
     inside = (x > -3) & (x < 3)
     d = torch.where(inside, x / 3 + 0.5, (x >= 3).to(x.dtype))
     e = kinked(ctx, y, g, x, [-3.0, 3.0], lambda: d.abs(), 0.5)
-    smooth = gradient(ctx, y, torch.where(inside, g, 0.0), x, d, lambda r: torch.full_like(r, 1 / 3), torch.ones_like(g))
+    smooth = gradient(
+        ctx, y, torch.where(inside, g, 0.0), x, d, lambda r: torch.full_like(r, 1 / 3), torch.ones_like(g)
+    )
     return Err(plus(e.c, smooth.c), plus(e.i, smooth.i), e.und)
 
 

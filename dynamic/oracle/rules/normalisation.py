@@ -107,8 +107,7 @@ def group_norm(
     def affine(t: Tensor | None) -> Tensor | None:
         if t is None:
             return None
-        view = t.reshape(1, groups, channels // groups, 1)
-        return view
+        return t.reshape(1, groups, channels // groups, 1)
 
     out = normalised(
         ctx, x.reshape(full), Err(*(None if p is None else p.reshape(full) for p in ctx.err(x))), mean.unsqueeze(-1),

@@ -10,7 +10,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
 from kcontract.dynamic.oracle.rules.arithmetic import sqrt as sqrt_rule
-from kcontract.dynamic.oracle.sums import axes, structured, sample_rows, sum_terms
+from kcontract.dynamic.oracle.sums import axes, sample_rows, structured, sum_terms
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
@@ -64,7 +64,11 @@ def variance_error(
     if e.c is not None or e.i is not None:
         size = centred.abs()
         c = None if e.c is None else (size * e.c).sum(dims, keepdim=True).mul_(2 / max(divisor, 1))
-        i = None if e.i is None else torch.linalg.vector_norm(size * e.i, 2, dims, keepdim=True).mul_(2 / max(divisor, 1))
+        i = (
+            None
+            if e.i is None
+            else torch.linalg.vector_norm(size * e.i, 2, dims, keepdim=True).mul_(2 / max(divisor, 1))
+        )
         second = e.total()
         bend = (second * second).sum(dims, keepdim=True).mul_(ctx.lam / max(divisor, 1))  # type: ignore[operator]
         parts.append((Err(plus(c, bend), i), 1))
@@ -100,7 +104,9 @@ def variance(
 
 
 @rule("linalg_vector_norm", "norm")
-def norm(ctx: BoundMode, y: Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, **kwargs: Any) -> Err:
+def norm(
+    ctx: BoundMode, y: Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, **kwargs: Any
+) -> Err:
     """y = (Σ|x|^p)^(1/p): p = 2: (Σ|x|e/y and the sum's error of x² over 2y) + 3u|y|; p = 1 a sum; p = ±Inf an extremum;
     any other p, the same with |x|^(p − 1). Where y <= λe the root's error [0, sqrt] is taken."""
     p = 2.0 if p is None else float(p)
@@ -221,7 +227,9 @@ def prod(ctx: BoundMode, y: Tensor, x: Tensor, dim: Any = None, keepdim: bool = 
         for d in sorted(dims, reverse=True):
             grown = grown.prod(d, keepdim=keepdim)
         c = (grown - y.abs()).div_(ctx.lam)
-    return Err(c, ctx.fresh(y, n / (1.0 if ctx.lam == 1.0 else 2.0)), either(largest_error(e, dims, keepdim).und, over | under))
+    return Err(
+        c, ctx.fresh(y, n / (1.0 if ctx.lam == 1.0 else 2.0)), either(largest_error(e, dims, keepdim).und, over | under)
+    )
 
 
 @rule("any", "all")
@@ -295,11 +303,11 @@ def ordered(ctx: BoundMode, y: Any, x: Tensor, *args: Any, **kwargs: Any) -> tup
         value = Err(top.expand(y[0].shape), None, value.und)
     source = x.unsqueeze(-1) if not keep else None
     best = y[0] if keep else y[0].unsqueeze(dim)
-    if best.shape[dim] * x.shape[dim] > 1 << 22 or source is not None and best.shape[dim] != 1:
+    if best.shape[dim] * x.shape[dim] > 1 << 22 or (source is not None and best.shape[dim] != 1):
         doubt = None if whole is None else (top if keep else top.unsqueeze(dim)).expand(best.shape) > 0
         doubt = None if doubt is None else doubt.reshape(y[1].shape)
     else:
-        slack = 0.0 if whole is None else 2 * whole.amax(dim, keepdim=True).unsqueeze(-1) * ctx.lam
+        slack: Any = 0.0 if whole is None else 2 * whole.amax(dim, keepdim=True).unsqueeze(-1) * ctx.lam
         terms, wanted = x.movedim(dim, -1), best.movedim(dim, -1)
         gaps = (terms.unsqueeze(-2) - wanted.unsqueeze(-1)).abs_()
         limit = slack if whole is None else slack.movedim(dim, -2) if slack.dim() == gaps.dim() else slack

@@ -52,7 +52,9 @@ def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
     ea, eb = _spread(ctx, a, y), _spread(ctx, b, y)
     parts: list[Tensor | None] = []
     for p, q in ((ea.c, eb.c), (ea.i, eb.i)):
-        parts.append(None if p is None and q is None else torch.where(cond, 0.0 if p is None else p, 0.0 if q is None else q))
+        parts.append(
+            None if p is None and q is None else torch.where(cond, 0.0 if p is None else p, 0.0 if q is None else q)
+        )
     und = None
     if ea.und is not None or eb.und is not None:
         no = torch.zeros((), dtype=torch.bool, device=y.device)
@@ -97,7 +99,7 @@ def extreme(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
     parts = [p if q is None else q if p is None else torch.maximum(p, q) for p, q in ((ea.c, eb.c), (ea.i, eb.i))]
     total = plus(ea.total(), eb.total())
     if total is not None and (ea.total() is None or eb.total() is None):
-        alive = plus(-(y - a).abs() if ea.total() is not None else -(y - b).abs(), total * ctx.lam) >= 0
+        alive = (y - (b if ea.total() is None else a)).abs() <= total * ctx.lam
         parts = [None if p is None else p * alive for p in parts]
     return Err(parts[0], parts[1], either(ea.und, eb.und))
 

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
 
 
-def sum_of_exps(ctx: BoundMode, e: Err, p: Tensor, n: int, dims: tuple[int, ...]) -> Err:
-    """The relative error (keepdim) of D = Σ exp(x − m) with p = exp(x − m)/D, N terms.
+def sum_of_exps(ctx: BoundMode, e: Err, p: Tensor, depth: Tensor, dims: tuple[int, ...]) -> Err:
+    """The relative error (keepdim) of D = Σ exp(x − m) with p = exp(x − m)/D and ``depth`` = m − x.
 
-    The sum's own law on the terms p (S = 1). Each term errs by (3 + m − x)·u of itself, together at most (3 + ln N)·u of
-    D, since Σ p(m − x) = entropy − ln D <= ln N. The inputs' errors enter as Σ p·c and sqrt(Σ (p·i)²).
+    The sum's own law on the terms p (S = 1). Each term errs by (5 + 2.4(m − x))·u of itself, independently of the
+    others: sqrt(Σ of squares). The inputs' errors enter as Σ p·c and sqrt(Σ (p·i)²).
     """
     one = torch.ones([1 if d in dims else s for d, s in enumerate(p.shape)], dtype=p.dtype, device=p.device)
     carried = Err(None if e.c is None else p * e.c, None if e.i is None else p * e.i, e.und)
     found = sum_terms(ctx, "softmax", p, carried, one, dims, True)
-    own = (3 + math.log(max(n, 1))) * ctx.u
-    return Err(found.c, one.mul_(own) if found.i is None else found.i.add_(own), found.und)
+    own = depth.mul(2.4).add_(5).mul_(p)
+    size = torch.linalg.vector_norm(own.nan_to_num_(0.0), 2, dims, keepdim=True).mul_(ctx.u)
+    return Err(found.c, size if found.i is None else torch.hypot(found.i, size), found.und)
 
 
 def depths(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, bool]:
@@ -41,25 +42,25 @@ def depths(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, bool]:
 
 @rule("_softmax", "_safe_softmax")
 def softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs: Any) -> Err:
-    """y = exp(x − m)/D: y·(e_x + e_D/D) + u·y·(5 + m − x) + eta, with D as in ``sum_of_exps``; the relative error is
-    (exp(λr) − 1)/λ where r is large. Where every term is −Inf the reference's NaN stands."""
+    """y = exp(x − m)/D: y·(e_x + e_D/D) + u·y·(9 + 2.4(m − x)) + eta, with D as in ``sum_of_exps``; the relative
+    error is (exp(λr) − 1)/λ where r is large. Where every term is −Inf the reference's NaN stands."""
     if x.dim() == 0:
         return Err(None, None, ctx.err(x).und)
     dims = axes(dim, x.dim())
     e = ctx.err(x)
     fresh, _, finite = depths(x, dims)
-    p = y if finite else clean(y)
-    ed = sum_of_exps(ctx, e, p, x.shape[dims[0]], dims)
+    p = y if finite else y.nan_to_num(0.0)
+    ed = sum_of_exps(ctx, e, p, fresh, dims)
     shared = ed.total()
-    fresh = fresh.mul_(p)
+    fresh = fresh.mul_(2.4).mul_(p)
     if not finite:
         fresh.nan_to_num_(0.0, 0.0)
-    fresh = ctx.with_eta(fresh.add_(p, alpha=5), ctx.u)
+    fresh = ctx.with_eta(fresh.add_(p, alpha=9), ctx.u)
     c, i = plus(shared, e.c), e.i
-    whole = plus(c, i)
+    whole: Any = plus(c, i)
     top = float(whole.max().nan_to_num(0.0, 1e3)) * ctx.lam if whole is not None and whole.numel() else 0.0
     if top > 0.01:
-        reach = whole * ctx.lam  # type: ignore[operator]
+        reach = whole * ctx.lam
         grow = clean(torch.expm1(reach.clamp(max=600.0)).div_(reach)).clamp_(min=1.0)
         limit = (1 / (p * ctx.lam)).nan_to_num_(0.0, 1e300)
         c = torch.minimum(c * grow, limit)
@@ -70,17 +71,17 @@ def softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs
 
 @rule("_log_softmax")
 def log_softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs: Any) -> Err:
-    """y = x − m − ln D, or x − (m + ln D): e_x + e_D/D + u(|y| + (m − x) + 2·ln D + 2|m|): the second form rounds at the
-    size of the maximum, and where steps are stored in half, m + ln D is one."""
+    """y = x − m − ln D, or x − (m + ln D): e_x + e_D/D + u(|y| + (m − x) + 2·ln D + 2|m| + 6): the second form
+    rounds at the size of the maximum, and where steps are stored in half, m + ln D is one."""
     if x.dim() == 0:
         return Err(None, None, ctx.err(x).und)
     dims = axes(dim, x.dim())
     e = ctx.err(x)
     fresh, top, finite = depths(x, dims)
-    ed = sum_of_exps(ctx, e, y.exp(), x.shape[dims[0]], dims)
+    ed = sum_of_exps(ctx, e, y.exp(), fresh, dims)
     # m − x <= |y| + ln D, so that u(|y| + m − x) <= u(2(m − x) + ln D).
     logs = torch.full((), math.log(max(x.shape[dims[0]], 1)), dtype=x.dtype, device=x.device)
-    row = top.abs().add_(logs + 1).mul_(2 * ctx.u + ctx.model.u_step / 2).add_(logs, alpha=ctx.u)
+    row = top.abs().add_(logs).mul_(2 * ctx.u + ctx.model.u_step / 2).add_(logs + 6, alpha=ctx.u)
     fresh = torch.add(row, fresh, alpha=2 * ctx.u, out=fresh)
     if not finite:
         fresh.nan_to_num_(0.0, 0.0)
@@ -90,13 +91,13 @@ def log_softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kw
 
 @rule("logsumexp")
 def logsumexp(ctx: BoundMode, y: Tensor, x: Tensor, dim: Any, keepdim: bool = False) -> Err:
-    """y = m + ln Σ exp(x − m): e_D/D as in ``sum_of_exps``, + u(2|y| + 2|m| + 2)."""
+    """y = m + ln Σ exp(x − m): e_D/D as in ``sum_of_exps``, + u(2|y| + 2|m| + 6)."""
     dims = axes(dim, x.dim())
     full = y if keepdim else torch.logsumexp(x, dims, keepdim=True)
     top = x.amax(dims, keepdim=True)
     p = clean((x - full).exp_())
-    ed = sum_of_exps(ctx, ctx.err(x), p, x.numel() // max(full.numel(), 1), dims)
-    fresh = clean(full.abs().mul_(2).add_(top.abs(), alpha=2).add_(2).mul_(ctx.u))
+    ed = sum_of_exps(ctx, ctx.err(x), p, top - x, dims)
+    fresh = clean(full.abs().mul_(2).add_(top.abs(), alpha=2).add_(6).mul_(ctx.u))
     out = linear(ctx, full, [(ed, 1)], fresh)
     return Err(*(None if q is None else q.reshape(y.shape) for q in out))
 
@@ -118,12 +119,12 @@ def softmax_backward(ctx: BoundMode, y: Tensor, g: Tensor, p: Tensor, dim: int, 
 
 @rule("_log_softmax_backward_data")
 def log_softmax_backward(ctx: BoundMode, y: Tensor, g: Tensor, logp: Tensor, dim: int, input_dtype: Any) -> Err:
-    """y = g − exp(logp)·d, d = Σ g: e_g + p·e_d + p|d|·e_logp + u(|y| + p|d|(3 + |logp|))."""
+    """y = g − exp(logp)·d, d = Σ g: e_g + p·e_d + p|d|·e_logp + u(|y| + p|d|(5 + 2.4|logp|))."""
     dims = axes(dim, g.dim())
     eg, el = ctx.err(g), ctx.err(logp)
     d = g.sum(dims, keepdim=True)
     ed = sum_terms(ctx, "log_softmax backward", g, eg, d, dims, True)
     p = logp.exp()
     pd = p * d.abs()
-    fresh = ctx.fresh(y, 1.0).add_(clean(logp.abs().add_(3).mul_(pd)), alpha=ctx.u)
+    fresh = ctx.fresh(y, 1.0).add_(clean(logp.abs().mul_(2.4).add_(5).mul_(pd)), alpha=ctx.u)
     return linear(ctx, y, [(eg, 1), (ed.systematic(), p), (el, None if el.exact else pd)], fresh)
