@@ -12,6 +12,8 @@ is an error. Without ``--write`` the page is only compared; ``--missing`` prints
 from __future__ import annotations
 
 import argparse
+import ast
+import functools
 import importlib
 import importlib.metadata
 import re
@@ -46,7 +48,7 @@ Group = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What makes two findings the same one. ``source`` is the text of the line."""
+    """What makes two findings the same one. ``source`` is the text of the first line of the statement."""
 
     library: str
     level: Level
@@ -163,8 +165,8 @@ def _add(sweep: Sweep, group: Group, artifact: Artifact, finding: Finding) -> No
     if place is None:
         raise InputError(f"{artifact.kernel}: a finding of {finding.rule} has no place")
     package, _, file = place.file.rpartition("site-packages/")[2].partition("/")
-    source = Path(place.file).read_text(encoding="utf-8").splitlines()[place.line - 1].strip()
-    key = Key(LIBRARIES[package], finding.level, finding.rule, artifact.kernel, f"{package}/{file}", place.line, source)
+    line, source = _statement(place.file, place.line)
+    key = Key(LIBRARIES[package], finding.level, finding.rule, artifact.kernel, f"{package}/{file}", line, source)
     entry = sweep.findings.setdefault(key, Found())
     entry.messages.append(finding.message)
     entry.specialisations += 1
@@ -174,6 +176,20 @@ def _add(sweep: Sweep, group: Group, artifact: Artifact, finding: Finding) -> No
         entry.witnesses[str(shown)] = shown
         if abs(shown.given - shown.exact) <= 2 * abs(shown.single - shown.exact):
             sweep.faults.append(f"{artifact.kernel}: the witness of {finding.message!r} shows no wrong value: {shown}")
+
+
+def _statement(file: str, line: int) -> tuple[int, str]:
+    """First line of the statement around a line, and its text: Triton versions differ in which line they name."""
+    first = max((start for start, end in _simple_statements(file) if start <= line <= end), default=line)
+    return first, Path(file).read_text(encoding="utf-8").splitlines()[first - 1].strip()
+
+
+@functools.cache
+def _simple_statements(file: str) -> tuple[tuple[int, int], ...]:
+    """First and last line of each statement that holds no other."""
+    nodes = ast.walk(ast.parse(Path(file).read_text(encoding="utf-8")))
+    simple = (node for node in nodes if isinstance(node, ast.stmt) and not hasattr(node, "body"))
+    return tuple((node.lineno, node.end_lineno or node.lineno) for node in simple)
 
 
 def _library(artifact: Artifact) -> tuple[str, str]:
