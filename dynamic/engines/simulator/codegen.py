@@ -159,16 +159,10 @@ class Gen:
         self._constant_names: dict[tuple[str, bytes], str] = {}
         self.registers: dict[tuple[int, str], int] = {}
         self.widths: list[str] = []
-        self.lines: list[str] = []
-        self.places: list[int] = []
         self.blocks = split(function)
         self.starts = {b.first: i for i, b in enumerate(self.blocks)}
-        self.ended = False
-        self.index = 0
-        self.cache: dict[tuple[int, str], str] = {}
-        self.defined: set[int] = set()
         self.counter = 0
-        self.carry: str | None = None
+        self.reset(0)
 
     # ---- names
 
@@ -376,11 +370,8 @@ class Gen:
     def body(self, number: int) -> Body:
         """Source lines of one block, without the saving of live registers."""
         code = self.blocks[number]
-        self.lines, self.places, self.prologue = [], [], []
-        self.cache, self.defined = {}, set()
-        self.ended, self.final, self.carry = False, "", None
-        self.number, self.index = number, code.first
-        at = code.first
+        self.reset(number)
+        at = self.index = code.first
         instructions = self.function.instructions
         while at < code.last:
             group = FUSED.get(instructions[at].opcode)
@@ -393,6 +384,17 @@ class Gen:
             follows = self.starts.get(code.last)
             self.final = f"return {follows}" if follows is not None else "return S.retire()"
         return Body(self.lines, self.places, self.prologue, self.defined, self.cache, self.final)
+
+    def reset(self, number: int) -> None:
+        """Start a block: nothing is known of its registers."""
+        self.lines: list[str] = []
+        self.places: list[int] = []
+        self.prologue: list[int] = []
+        self.cache: dict[tuple[int, str], str] = {}
+        self.defined: set[int] = set()
+        self.ended, self.final = False, ""
+        self.carry: str | None = None
+        self.number, self.index = number, 0
 
     def finish(self, number: int, body: Body) -> tuple[list[str], list[int]]:
         """All lines of the block's function and, beside each, the index of its instruction."""

@@ -6,9 +6,11 @@ is defined to the bit (sums of floats are kept exact by small integers), so simu
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -184,3 +186,14 @@ def make(seed: int, length: int = 14) -> Program:
     for k, (f, i) in enumerate(stored):
         lines += [f"    tl.store(f_out + {k} * N + at, {f})", f"    tl.store(i_out + {k} * N + at, {i})"]
     return Program("\n".join(lines) + "\n", size, rng.choice((1, 2, 4)), tuple(steps), stored)
+
+
+def load(source: str, folder: Path, name: str) -> Any:
+    """The jitted ``kernel`` of a source text, which is kept as FOLDER/NAME.py: Triton reads sources from files."""
+    path = folder / f"{name}.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.kernel

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,20 +18,10 @@ from kcontract.dynamic.engines.simulator.driver import simulate  # noqa: E402
 from kcontract.dynamic.engines.simulator.launch import Options  # noqa: E402
 
 
-def load(source: str, folder: Path, name: str) -> Any:
-    path = folder / f"{name}.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.kernel
-
-
 def agree(seed: int, target: str, folder: Path, checked: bool) -> None:
     program = random_kernels.make(seed)
     inputs = program.inputs(seed)
-    kernel = load(program.source, folder, f"random_{seed}")
+    kernel = random_kernels.load(program.source, folder, f"random_{seed}")
     tensors = {n: torch.from_numpy(v.view("i2") if v.dtype == np.uint16 else v) for n, v in inputs.items()}
     tensors = {n: v.view(torch.bfloat16) if n[0] == "b" else v for n, v in tensors.items()}
     floats, integers = torch.zeros(4, program.size), torch.zeros(4, program.size, dtype=torch.int32)
