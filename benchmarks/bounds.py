@@ -75,7 +75,8 @@ class Tally:
             self.worst.append(
                 (
                     bad.required,
-                    f"ALARM {label} {bad.output} {bad.reason} ratio {bad.ratio:.3g} {bad.index} {bad.found} {bad.wanted} {bad.allowed}",
+                    f"ALARM {label} {bad.output} {bad.reason} ratio {bad.ratio:.3g} {bad.index} "
+                    f"found {bad.found} wanted {bad.wanted} allowed {bad.allowed}",
                 )
             )
         need = max(r.required for r in results)
@@ -154,7 +155,9 @@ def faults(sizes: tuple[int, ...], seeds: range) -> dict[str, dict[str, list[int
             for n in sizes:
                 suites: dict[int, list[Any]] = {}
 
-                def suite(seed: int, what: ops.Op = what, n: int = n, dtype: Any = dtype, made: Any = suites) -> list[Any]:
+                def suite(
+                    seed: int, what: ops.Op = what, n: int = n, dtype: Any = dtype, made: Any = suites
+                ) -> list[Any]:
                     if seed not in made:
                         drawn = [ops.make(what, n, dtype, kind, seed) for kind in SUITE]
                         made[seed] = [(t, *expect(what, t, seed)) for t in drawn]
@@ -219,12 +222,14 @@ def show(title: str, tally: Tally) -> None:
     edges = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 8, np.inf]
     histogram = np.histogram(need, edges)[0]
     print(
-        f"{title}: {tally.runs} honest runs, {tally.alarms['oracle']} false alarms (rate <= {3 / tally.runs:.1e} at 95 % if none)"
+        f"{title}: {tally.runs} honest runs, {tally.alarms['oracle']} false alarms "
+        f"(rate <= {3 / tally.runs:.1e} at 95 % if none)"
     )
     for rule in ("allclose 1e-2", "KernelBench", "4·eps·sqrt N"):
         print(f"  {rule}: {tally.alarms[rule]} of {tally.runs} alarm")
     print(
-        f"  median error/bound {np.median(tally.ratios):.3f}; required λ p50 {np.median(need):.2f} p99 {np.quantile(need, 0.99):.2f} max {need.max():.2f}"
+        f"  median error/bound {np.median(tally.ratios):.3f}; required λ p50 {np.median(need):.2f} "
+        f"p99 {np.quantile(need, 0.99):.2f} max {need.max():.2f}"
     )
     print("  required λ histogram " + " ".join(f"<{b}:{c}" for b, c in zip(edges[1:], histogram, strict=True)))
     print(f"  undetermined elements {tally.undetermined} of {tally.elements}")
@@ -289,7 +294,8 @@ def main() -> None:
             rows = timed("cost", lambda b=backward: eager.cost(args.least, b, args.only))
             for name, scale, ratio, seconds, memory in sorted(rows, key=lambda r: -r[2]):
                 print(
-                    f"cost {title}, {name} at scale {scale}: time {ratio:.1f}x ({1e3 * seconds:.0f} ms), memory {memory:.1f}x"
+                    f"cost {title}, {name} at scale {scale}: "
+                    f"time {ratio:.1f}x ({1e3 * seconds:.0f} ms), memory {memory:.1f}x"
                 )
             times, memories = (np.array([r[k] for r in rows]) for k in (2, 4))
             figures[f"cost {title}"] = {

@@ -127,7 +127,9 @@ SCALES = (1, 2, 4, 8, 16, 32, 64)
 
 
 def cost(least: float, backward: bool, only: str = "") -> list[tuple[str, int, float, float, float]]:
-    """Time and memory of the oracle over the plain float64 run, both from float32 inputs and parameters: (module, scale, time ratio, seconds, memory ratio).
+    """Time and memory of the oracle over the plain float64 run, both from float32 inputs and parameters.
+
+    A row is (module, scale, time ratio, seconds, memory ratio).
 
     Each module at the first scale whose plain run takes ``least`` seconds of processor time, one thread.
     """

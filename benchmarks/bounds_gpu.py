@@ -67,7 +67,8 @@ class Record:
         for r in results:
             if not r.ok:
                 self.alarms.append(
-                    f"{kernel} {name} {dtype} N={n} {label} {r.output} {r.reason} ratio {r.ratio:.3g} required {r.required:.3g} {r.index} {r.found} {r.wanted} {r.allowed}"
+                    f"{kernel} {name} {dtype} N={n} {label} {r.output} {r.reason} "
+                    f"ratio {r.ratio:.3g} required {r.required:.3g} {r.index} {r.found} {r.wanted} {r.allowed}"
                 )
 
     def summary(self) -> dict[str, Any]:
@@ -355,6 +356,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=2000)
     parser.add_argument("--scale", type=int, default=4)
     parser.add_argument("--limit", type=float, default=240.0)
+    parser.add_argument("--only", default="", help="run this part only")
     args = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
@@ -362,6 +364,8 @@ def main() -> None:
     record = Record()
     start = time.perf_counter()
     for name, part in parts(record, args.device, args.first, args.scale):
+        if args.only not in ("", name):
+            continue
         if time.perf_counter() - start > args.limit:
             print(f"out of time before {name}")
             break
@@ -372,7 +376,8 @@ def main() -> None:
             print(f"{name} stopped: {type(error).__name__}: {error}"[:600])
         found = record.summary()
         print(
-            f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, {len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}",
+            f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, "
+            f"{len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}",
             flush=True,
         )
         (args.out / "bounds_gpu.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")

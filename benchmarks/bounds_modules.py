@@ -269,7 +269,10 @@ _chain(
 
 @case("conv min tanh bias", held_out=True)
 def _(s: int) -> Any:
-    return Call(lambda m, x: torch.tanh(torch.tanh(m.parts[0](x).amin(1, keepdim=True))) + m.bias, nn.Conv2d(3, 8 * s, 3), bias=torch.randn(1, 1, 1)), [(2, 3, 12 * s, 12 * s)]  # fmt: skip
+    def fn(m: Any, x: Tensor) -> Tensor:
+        return torch.tanh(torch.tanh(m.parts[0](x).amin(1, keepdim=True))) + m.bias
+
+    return Call(fn, nn.Conv2d(3, 8 * s, 3), bias=torch.randn(1, 1, 1)), [(2, 3, 12 * s, 12 * s)]
 
 
 @case("conv divide lse", held_out=True)
@@ -361,7 +364,8 @@ def _(s: int) -> Any:
         return x + m.parts[2](F.silu(m.parts[0](h)) * m.parts[1](h))
 
     d = 32 * s
-    return Call(fn, nn.Linear(d, 2 * d, bias=False), nn.Linear(d, 2 * d, bias=False), nn.Linear(2 * d, d, bias=False), scale=torch.ones(d)), [(4, 8, d)]  # fmt: skip
+    layers = [nn.Linear(a, b, bias=False) for a, b in ((d, 2 * d), (d, 2 * d), (2 * d, d))]
+    return Call(fn, *layers, scale=torch.ones(d)), [(4, 8, d)]
 
 
 @case("lstm")

@@ -400,8 +400,8 @@ def _logsumexp_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
 
 
 def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> list[Any]:
-    """Inputs of an operation in ``dtype``: the kind of values in x, normal in the others (y shares the kind of x when it
-    is wide or large), indices for t."""
+    """Inputs of an operation in ``dtype``: the kind of values in x, normal in the others (steep in y too where x is),
+    indices for t."""
     found: list[Any] = []
     for at, role in enumerate(what.roles):
         own = seed * 31 + at

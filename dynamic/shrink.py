@@ -67,8 +67,7 @@ def shrink(problem: Problem, fails: Callable[[Problem], bool], *, tries: int = 5
     before = None
     while before != problem and left > 0:
         before = problem
-        now = problem
-        _least(lambda n: replace(now, programs=n), problem.programs, 1, consider)
+        _least(functools.partial(_launched, problem), problem.programs, 1, consider)
         for name in sorted(problem.sizes):
             _least(functools.partial(_resized, problem, name), problem.sizes[name], 1, consider)
         for kind in VALUES:
@@ -80,6 +79,10 @@ def shrink(problem: Problem, fails: Callable[[Problem], bool], *, tries: int = 5
             if consider(replace(problem, seed=seed)):
                 break
     return problem
+
+
+def _launched(problem: Problem, programs: int) -> Problem:
+    return replace(problem, programs=programs)
 
 
 def _resized(problem: Problem, name: str, size: int) -> Problem:

@@ -135,7 +135,8 @@ def alternating(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
 
 @_kind
 def steep(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
-    """Normal times 8, less the maximum along the axis: a softmax of it has few terms that count, its logarithm is near 0."""
+    """Normal times 8, less the maximum along the axis: a softmax of it has few terms that count, its logarithm is
+    near 0."""
     values = normal_draw(shape, generator) * 8
     return values - values.amax(-1, keepdim=True) if values.dim() and values.numel() else values
 

@@ -34,7 +34,8 @@ class Probe:
 
 
 def lattice_rows(rows: int, n: int, dtype: Any, generator: Any) -> Tensor:
-    """``rows`` × ``n`` float64 terms, exact in ``dtype``: pairs ±B over 3/4 of the row (768 terms at most), then residuals.
+    """``rows`` × ``n`` float64 terms, exact in ``dtype``: pairs ±B over 3/4 of the row (768 terms at most), then
+    residuals.
 
     B is 2 to 7 times 2^9 in float16 (11 bits) and 2^6 in bfloat16 (8 bits), residuals are odd multiples of 1/8 up to
     15/8: beside B they are lost in the 16-bit type. float32 stays

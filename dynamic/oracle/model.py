@@ -35,7 +35,8 @@ class Accumulation:
     absolute error an operation may add by underflow (2^-126: subnormals may be flushed, 2^-150: they are kept).
     ``u_factor`` is the unit roundoff the factors of a product are first cut to (tf32). ``block`` terms at a time are
     summed in ``u_block``; or the sum is split in ``parts`` whose results are rounded to and added in ``u_part``.
-    ``u_step`` and ``eta_step`` are the roundoff and half the smallest step of an intermediate stored between two operations (unfused half-precision kernels).
+    ``u_step`` and ``eta_step`` are the roundoff and half the smallest step of an intermediate stored between two
+    operations (unfused half-precision kernels).
     ``twice`` doubles the bound where the float64 reference is no better than the candidate.
     ``provenance`` says who chose the model: ``default``, ``contract`` or ``ir``.
     """

@@ -1,4 +1,5 @@
-"""REF-01: is the reference able to judge? It must be deterministic, move when its inputs move, and be right in float32."""
+"""REF-01: is the reference able to judge? It must be deterministic, move when its inputs move, and be right in
+float32."""
 
 from __future__ import annotations
 

@@ -120,8 +120,8 @@ def fresh_sum(
 
 
 def on_lattice(x: Tensor, whole: Tensor, u: float) -> bool:
-    """True where every term is a multiple of one power of two g and Σ|x| <= g/u: then any partial sum, in any order, is a
-    multiple of g of at most 1/u steps, hence exact."""
+    """True where every term is a multiple of one power of two g and Σ|x| <= g/u: then any partial sum, in any order,
+    is a multiple of g of at most 1/u steps, hence exact."""
     top = float(whole.max()) if whole.numel() else 0.0
     if not 0.0 < top < float("inf"):
         return top == 0.0

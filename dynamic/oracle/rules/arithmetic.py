@@ -46,8 +46,10 @@ def copy(ctx: BoundMode, y: Tensor, old: Tensor, new: Tensor, non_blocking: bool
     return e.systematic() if new.shape != y.shape else e
 
 
-@rule("fill", "zero", "full_like", "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty",
-      "new_empty_strided", "rand_like", "randn_like", "bernoulli", "native_dropout_mask", "empty", "zeros", "ones")  # fmt: skip
+@rule(
+    "fill", "zero", "full_like", "zeros_like", "ones_like", "empty_like", "new_zeros", "new_ones", "new_full",
+    "new_empty", "new_empty_strided", "rand_like", "randn_like", "bernoulli", "empty", "zeros", "ones",
+)  # fmt: skip
 def constant(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
     """A constant is exact; filling with a tensor's value takes over its error."""
     if len(args) > 1 and isinstance(args[1], torch.Tensor):
@@ -116,15 +118,16 @@ def _masked(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
     for a bool; for an integer it is undetermined."""
     number, value = (a, b) if not a.is_floating_point() else (b, a)
     doubt = ctx.err(number).und
-    out = linear(ctx, y, [(ctx.err(value), number.abs().to(y.dtype) if number.dtype is not torch.bool else number.to(y.dtype), value)],
-                 None if number.dtype is torch.bool else ctx.fresh(y, 1.0))  # fmt: skip
+    size = (number if number.dtype is torch.bool else number.abs()).to(y.dtype)
+    fresh = None if number.dtype is torch.bool else ctx.fresh(y, 1.0)
+    out = linear(ctx, y, [(ctx.err(value), size, value)], fresh)
     if doubt is None:
         return out
     if number.dtype is not torch.bool:
         return Err(out.c, out.i, either(out.und, doubt.expand(y.shape)))
     whole = ctx.err(value).total()
-    size = value.abs() if whole is None else torch.add(value.abs(), whole, alpha=ctx.lam)
-    return Err(plus(out.c, ctx.jump(size * doubt)), out.i, out.und)
+    reach = value.abs() if whole is None else torch.add(value.abs(), whole, alpha=ctx.lam)
+    return Err(plus(out.c, ctx.jump(reach * doubt)), out.i, out.und)
 
 
 @rule("div")

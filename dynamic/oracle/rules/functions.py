@@ -1,8 +1,8 @@
 """Elementary functions and activations: gain (bound on the derivative over x ± λe) and roundings of each.
 
-The roundings are those of the fast GPU forms, 1 ulp being 2u (CUDA C++ Programming Guide, "Intrinsic functions"): __expf
-errs by 2 + 1.173|x| ulp, so (4 + 2.4|x|)u; a division by 2 ulp; __logf by an absolute 2^-21.4 = 6u. tanh and sigmoid are
-built from them, tanh as 1 − small; erf errs by an absolute 2u. An H200's recurrent kernels need these (see docs/oracle.md).
+The roundings are those of the fast GPU forms, 1 ulp being 2u (CUDA C++ Programming Guide, "Intrinsic functions"):
+__expf errs by 2 + 1.173|x| ulp, so (4 + 2.4|x|)u; a division by 2 ulp; __logf by an absolute 2^-21.4 = 6u. tanh and
+sigmoid are built from them, tanh as 1 − small; erf errs by an absolute 2u. cuDNN's recurrent kernels need these.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def log1p(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
 
 @rule("sigmoid")
 def sigmoid(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
-    """y = 1/(1 + exp(−x)): gain y(1 − y)·exp(λe) (its logarithm has slope <= 1), + u·y·(5 + (4 + 2.4|x|)(1 − y)) + eta."""
+    """y = 1/(1 + exp(−x)): gain y(1 − y)·exp(λe) (its logarithm has slope <= 1), + u·y·(5 + (4 + 2.4|x|)(1 − y)) +
+    eta."""
     rest = 1 - y
     fresh = clean(x.abs().mul_(2.4).add_(4).mul_(rest).add_(5).mul_(y).mul_(ctx.u)).add_(ctx.model.eta)
     return unary(ctx, y, x, lambda r: r.exp_().clamp_(max=1e30).mul_(y).mul_(rest).clamp_(max=0.25), fresh)
@@ -202,7 +203,8 @@ def elu(ctx: BoundMode, y: Tensor, x: Tensor, alpha: float = 1, scale: float = 1
 
 @rule("hardswish")
 def hardswish(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
-    """y = x·clamp(x + 3, 0, 6)/6: gain min(1.5, |x/3 + 1/2| + λe/3) where x ± λe is above −3, + 4u|y| + u|x|·[|x| < 3]."""
+    """y = x·clamp(x + 3, 0, 6)/6: gain min(1.5, |x/3 + 1/2| + λe/3) where x ± λe is above −3, + 4u|y| + u|x|·[|x| <
+    3]."""
     fresh = ctx.fresh(y, 4.0).add_(x.abs().mul_(x.abs() < 3), alpha=ctx.u)
     return unary(ctx, y, x, lambda r: torch.where(x + r > -3, (x.abs() / 3 + 0.5 + r / 3).clamp_(max=1.5), 0.0), fresh)
 

@@ -1,4 +1,5 @@
-"""Gradients of activations: y = g·d(x), with the roundings of d where it is built by cancellation (absolute, times |g|)."""
+"""Gradients of activations: y = g·d(x), with the roundings of d where it is built by cancellation (absolute, times
+|g|)."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def gradient(
 
 @rule("gelu_backward")
 def gelu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, approximate: str = "none") -> Err:
-    """d = Φ + xφ: |d'| = φ|2 − x²| + λe; 1 + erf errs by 1.5u, φ by (3 + x²)u of itself; the tanh form's 1 − t² by 4u."""
+    """d = Φ + xφ: |d'| = φ|2 − x²| + λe; 1 + erf errs by 1.5u, φ by (3 + x²)u of itself; the tanh form's 1 − t² by
+    4u."""
     density = torch.exp(x * x * -0.5).mul_(1 / math.sqrt(2 * math.pi))
     d = torch.addcmul(torch.erf(x / math.sqrt(2)).add_(1).mul_(0.5), x, density)
     absolute = clean((x * x).add_(5).mul_(density).mul_(x.abs())).add_(d.abs()).add_(1.5)
@@ -46,8 +48,8 @@ def gelu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, approximate: 
 
 @rule("silu_backward")
 def silu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
-    """d = σ(1 + x(1 − σ)): |d'| = |σ(1 − σ)(2 + x(1 − 2σ))| + 0.35λe; σ is known to (9 + 2.4|x|)u of itself and 1 − σ to
-    an absolute 3u, so d to σ(12 + 6|x|)u."""
+    """d = σ(1 + x(1 − σ)): |d'| = |σ(1 − σ)(2 + x(1 − 2σ))| + 0.35λe; σ is known to (9 + 2.4|x|)u of itself and 1 − σ
+    to an absolute 3u, so d to σ(12 + 6|x|)u."""
     s = torch.sigmoid(x)
     rest = 1 - s
     absolute = clean(x.abs().mul_(6).add_(12).mul_(s))

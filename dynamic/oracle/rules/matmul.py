@@ -35,7 +35,8 @@ def product(
     """The error of y = mul(a, b), each element a sum of ``n`` products; ``mul`` is bilinear and monotone on >= 0.
 
     Fresh: the law of ``sums`` with S = ab, Q = a²b², A = |a||b|; where factors are cut to tf32, + u_f·2A (cut towards
-    zero: systematic; entered twice, like every proven part, so that λ 4 suffices); in a matrix unit that adds 16 products
+    zero: systematic; entered twice, like every proven part, so that λ 4 suffices); in a matrix unit that adds 16
+    products
     at a time towards zero, + u·N/8·|S| systematic and u·N/8·sqrt(S² + Q) independent: a cut loses up to 2u of the
     partial sum (an H200 needed λ = 4.9 of half that, float16, N = 4096, all terms of one sign).
 
@@ -273,7 +274,8 @@ def convolution_backward(
     ctx: BoundMode, y: Any, g: Tensor, x: Tensor, w: Tensor, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Any,
 ) -> tuple[Err, ...]:  # fmt: skip
-    """Gradients of a convolution: bilinear in (g, w) with N = k·C_out/groups, and in (g, x) with N = batch·positions."""
+    """Gradients of a convolution: bilinear in (g, w) with N = k·C_out/groups, and in (g, x) with N =
+    batch·positions."""
     from kcontract.dynamic.oracle.sums import sum_terms
 
     def back(g_: Tensor, x_: Tensor, w_: Tensor, mask: list[bool]) -> Any:

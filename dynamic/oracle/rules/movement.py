@@ -22,7 +22,8 @@ COPIES = (
     "unfold_backward", "im2col", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "upsample_nearest1d",
     "upsample_nearest2d", "upsample_nearest3d", "_unsafe_view", "_reshape_copy", "view_copy", "expand_copy",
     "permute_copy", "slice_scatter", "select_scatter", "diagonal_scatter", "masked_scatter", "repeat_interleave",
-    "masked_select", "take", "rot90", "as_strided_scatter", "unsafe_split", "split_with_sizes_copy", "value_selecting_reduction_backward",
+    "masked_select", "take", "rot90", "as_strided_scatter", "unsafe_split", "split_with_sizes_copy",
+    "value_selecting_reduction_backward",
     "scatter", "trace_backward", "diagonal_backward", "_reshape_alias_copy", "native_channel_shuffle", "resize",
 )  # fmt: skip
 
@@ -102,7 +103,8 @@ def _chosen(ctx: BoundMode, y: Tensor, args: Any) -> Err:
 @rule(*SUMS)
 def summed(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
     """Sums of few terms with non-negative weights: gamma_N·Σw|x| (+ N·u_step where steps are stored: such sums add in
-    place, in memory) with N the most terms a result adds up, read off the operation on ones; sqrt(max w·Σw·i²) and Σw·c carried."""
+    place, in memory) with N the most terms a result adds up, read off the operation on ones; sqrt(max w·Σw·i²) and
+    Σw·c carried."""
     if index_doubt(ctx, args):
         return _lost(y)  # type: ignore[no-any-return]
     if not y.is_floating_point():

@@ -107,8 +107,8 @@ def variance(
 def norm(
     ctx: BoundMode, y: Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Err:
-    """y = (Σ|x|^p)^(1/p): p = 2: (Σ|x|e/y and the sum's error of x² over 2y) + 3u|y|; p = 1 a sum; p = ±Inf an extremum;
-    any other p, the same with |x|^(p − 1). Where y <= λe the root's error [0, sqrt] is taken."""
+    """y = (Σ|x|^p)^(1/p): p = 2: (Σ|x|e/y and the sum's error of x² over 2y) + 3u|y|; p = 1 a sum; p = ±Inf an
+    extremum; any other p, the same with |x|^(p − 1). Where y <= λe the root's error [0, sqrt] is taken."""
     p = 2.0 if p is None else float(p)
     dims = axes(dim, x.dim())
     e = ctx.err(x)
