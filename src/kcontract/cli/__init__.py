@@ -20,8 +20,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="kcontract",
         description="Checks what a GPU kernel promises.",
-        epilog="exit status: 0 nothing above a hazard, 1 violation, 2 wrong use, 3 error inside kcontract; 'run' adds 4: the "
-        "program itself failed",
+        epilog="exit status: 0 nothing above a hazard, 1 violation, 2 wrong use, 3 error inside kcontract; "
+        "'run' adds 4: the program itself failed",
     )
     parser.add_argument("--version", action="version", version=f"kcontract {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
