@@ -95,7 +95,7 @@ class Reader:
         if len(self._stack) > 1:
             frame = self._stack[-1]
             raise InputError(
-                f"the text ends inside {frame.operation.name}, opened on line {frame.line}", line=frame.line
+                f"the text ends inside {frame.operation.name[:60]}, opened on line {frame.line}", line=frame.line
             )
         if not module.operations and not self._seen_module:
             raise InputError("no operation found: this is not the text of a module")
@@ -319,7 +319,10 @@ class Reader:
             holder = ImplicitOperation(_HOLDER, number, block, "", "")
             block.operations.append(holder)
             self._module.operations.append(holder)
-        return operation.regions[1].blocks[0].operations[0]
+        second = [held for region in operation.regions[1:2] for block in region.blocks for held in block.operations]
+        if not second:
+            raise InputError("partitions of warps stand where their default does not precede them", line=number)
+        return second[0]
 
     def _label(self, line: str, number: int) -> None:
         match = _LABEL(line)

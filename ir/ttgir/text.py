@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# A string that nothing closes reaches to the end: no text makes the pattern fail, so none makes it slow.
-QUOTED = r'"[^"\\]*(?:\\.?[^"\\]*)*"?'
+# A string that nothing closes reaches to the end, and a backslash always takes what follows it: there is one way to
+# match, so no text makes a pattern that goes on after it slow.
+QUOTED = r'"[^"\\]*(?:\\(?:[\s\S]|\Z)[^"\\]*)*"?'
 STRING = re.compile(QUOTED)
 USE = re.compile(r"%[\w$.-]+(?:#\d+)?")
 

@@ -40,6 +40,8 @@ BAD = {
     "label twice": (OPEN + "  ^bb1:\n    tt.return\n  ^bb1:\n" + CLOSE, "no new label", 5),
     "bad argument": ("module {\n  tt.func @f(x) {\n" + CLOSE, "no argument of a block", 2),
     "bad result": (OPEN + "    %a b = arith.negf %x : f32\n" + CLOSE, "no name of a result", 3),
+    "partitions first": (OPEN + "ttg.warp_specialize()\npartition0() {\n}\n" + CLOSE, "default does not precede", 4),
+    "endless name": (OPEN + "scf.for" * 200 + " {\n", "the text ends inside scf.forscf", 3),
     "two modules": ("module {\n}\nmodule {\n}\n", "a second module", 3),
 }
 
@@ -80,6 +82,7 @@ HOSTILE = {
     "one line": OPEN + "a.b " + "%x, " * 750_000 + "\n" + CLOSE,
     "long lines": many("a.b " + "(" * 1_000_000 + "\n", 7),
     "open quotes": many('a.b "' + '\\"' * 500_000 + "\n", 7),
+    "backslashes": f'#loc = loc("{chr(92) * 100_000})\n' + OPEN + "a.b loc(#loc)\n" + CLOSE,
     "open brackets": OPEN + "%r:2 = a.b " + "<(" * 500_000 + "\n" + CLOSE,
     "arrows": OPEN + "%r = scf.if %x -> " + "() -> " * 170_000 + "() {\n}\n" + CLOSE,
     "dictionaries": OPEN + "%r = a.b " + "{a} " * 250_000 + "\n" + CLOSE,
