@@ -172,7 +172,11 @@ def _add(sweep: Sweep, group: Group, artifact: Artifact, finding: Finding) -> No
     entry.specialisations += 1
     entry.groups.add(group)
     if finding.level is Level.VIOLATION:
-        shown = show(artifact, finding)
+        try:
+            shown = show(artifact, finding)
+        except InputError as error:
+            sweep.faults.append(str(error))
+            return
         entry.witnesses[str(shown)] = shown
         if abs(shown.given - shown.exact) <= 2 * abs(shown.single - shown.exact):
             sweep.faults.append(f"{artifact.kernel}: the witness of {finding.message!r} shows no wrong value: {shown}")
