@@ -108,7 +108,9 @@ def peers() -> dict[str, Callable[..., Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the gated delta rule's backward")
-    parser.add_argument("--peers", action="store_true", help="measure installed peers instead of printing the dated table")
+    parser.add_argument(
+        "--peers", action="store_true", help="measure installed peers instead of printing the dated table"
+    )
     parser.add_argument("--sizes", default=SIZES, help="comma-separated BxTxHxHV")
     options = parser.parse_args()
     from kcontract.kernels.gdn import chunk_gated_delta_rule
@@ -120,13 +122,19 @@ def main() -> None:
         floor = 224e3 * B * -(-T // 64) * HV / 4.3e12 * 1e3
         ours = measure(chunk_gated_delta_rule, size)
         show = "device {device:.3f} eager {eager:.3f} launches {launches} forward {forward:.3f}"
-        print(f"{text} ours: {show.format(**ours)} graph {graph_time(size):.3f} floor {floor:.3f} ratio {ours['device'] / floor:.2f}")
+        print(
+            f"{text} ours: {show.format(**ours)} graph {graph_time(size):.3f} floor {floor:.3f} ratio {ours['device'] / floor:.2f}"
+        )
         for name, function in others.items():
             got = measure(function, size)
             print(f"{text} {name}: {show.format(**got)} ratio {got['device'] / ours['device']:.2f} of ours")
         for name, (device, eager) in ({} if others else PEERS_ON_H200.get(size, {})).items():
-            compared, kind = (eager / ours["device"], "eager") if device is None else (device / ours["device"], "device")
-            print(f"{text} {name} (dated): device {device} eager {eager} ratio {compared:.2f} of our device time ({kind})")
+            compared, kind = (
+                (eager / ours["device"], "eager") if device is None else (device / ours["device"], "device")
+            )
+            print(
+                f"{text} {name} (dated): device {device} eager {eager} ratio {compared:.2f} of our device time ({kind})"
+            )
 
 
 if __name__ == "__main__":

@@ -108,3 +108,32 @@ def instead_of_launching(capability: int) -> Iterator[list[Compiled]]:
         yield made
     finally:
         JITFunction.run = saved
+
+
+def refilled_in_flight(ttgir: str) -> list[str]:
+    """Copies that refill a single-buffered stage of a loop while an unfinished wgmma may still be reading it.
+
+    Triton 3.6 to 3.9 keep one buffer for a tile that a loop uses both as an operand and element by element, yet let the last
+    product run on into the next iteration: on an H200 a gradient then changed from run to run.
+    """
+    root: dict[str, str] = {}
+    single: set[str] = set()
+    flying: set[str] = set()
+    found = []
+    for line in ttgir.splitlines():
+        if made := re.match(r"\s*(%\w+) = ttg\.local_alloc : \(\) -> !ttg\.memdesc<(\d+)x", line):
+            root[made[1]] = made[1]
+            if made[2] == "1":
+                single.add(made[1])
+        elif view := re.match(r"\s*(%\w+) = ttg\.memdesc_\w+ (%\w+)", line):
+            root[view[1]] = root.get(view[2], view[2])
+        elif "warp_group_dot_wait" in line:
+            if "pendings = 0" in line:
+                flying.clear()
+        elif "isAsync = true" in line and (product := re.search(r"warp_group_dot (%\w+), (%\w+),", line)):
+            flying |= {root.get(x, x) for x in product.groups()}
+        elif copy := re.search(r"async_copy_global_to_local %\w+, (%\w+)", line):
+            target = root.get(copy[1], copy[1])
+            if target in single & flying:
+                found.append(line.strip())
+    return found
