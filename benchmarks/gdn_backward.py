@@ -1,13 +1,15 @@
-"""Times the gated delta rule on this GPU: kcontract's kernels, and flash-linear-attention and FlashQLA where they are installed.
+"""Times the gated delta rule on this GPU: kcontract's kernels, and flash-linear-attention and FlashQLA where they are
+installed.
 
     python benchmarks/gdn_backward.py [--peers] [--sizes 1x2048x8x8,8x2048x32x32]
 
-A size is B x T x H x HV; K = V = 128, bfloat16, no initial state. One line a case: device time (the sum of the kernels' times,
-from the profiler), eager time and launches, all medians in ms, and the ratio to the floor or to ours. The floor is 224 KB a chunk
-and head, what two fused passes must move, over 4.3 TB/s, an H200's copy bandwidth.
+A size is B x T x H x HV; K = V = 128, bfloat16, no initial state. One line a case: device time (the sum of the kernels'
+times, from the profiler), eager time and launches, all medians in ms, and the ratio to the floor or to ours. The floor
+is 224 KB a chunk and head, what two fused passes must move, over 4.3 TB/s, an H200's copy bandwidth.
 
-`--peers` measures the peers too: on Hopper with Triton 3.4 to 3.7.0 flash-linear-attention refuses this backward (wrong dbeta and
-dg), so there it is switched on for timing only. Its tuning takes minutes a size. Without it the dated table below is printed.
+`--peers` measures the peers too: on Hopper with Triton 3.4 to 3.7.0 flash-linear-attention refuses this backward (wrong
+dbeta and dg), so there it is switched on for timing only. Its tuning takes minutes a size. Without it the dated table
+below is printed.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from typing import Any
 SIZES = "1x2048x8x8,8x2048x32x32"
 
 PEERS_ON_H200 = {
-    # (B, T, H, HV): {peer: (device ms or None, eager ms)}; backward, bfloat16, K = V = 128; device is the sum of kernel times.
-    # Measured 2026-11 on one H200 (torch 2.11, CUDA 13.0): fla 0.6.0 under Triton 3.9.0 (device time under 3.6.0), FlashQLA 0.1.3.
+    # (B, T, H, HV): {peer: (device ms or None, eager ms)}; backward, bfloat16, K = V = 128; device is the sum of kernel
+    # times.
+    # Measured 2026-11 on one H200 (torch 2.11, CUDA 13.0): fla 0.6.0 under Triton 3.9.0 (device time under 3.6.0),
+    # FlashQLA 0.1.3.
     (1, 512, 8, 8): {"fla": (None, 1.409)},
     (1, 2048, 8, 8): {"fla": (0.188, 1.426), "flash_qla": (0.112, 0.458)},
     (1, 8192, 8, 8): {"fla": (None, 1.378)},
@@ -122,9 +126,8 @@ def main() -> None:
         floor = 224e3 * B * -(-T // 64) * HV / 4.3e12 * 1e3
         ours = measure(chunk_gated_delta_rule, size)
         show = "device {device:.3f} eager {eager:.3f} launches {launches} forward {forward:.3f}"
-        print(
-            f"{text} ours: {show.format(**ours)} graph {graph_time(size):.3f} floor {floor:.3f} ratio {ours['device'] / floor:.2f}"
-        )
+        ratio = ours["device"] / floor
+        print(f"{text} ours: {show.format(**ours)} graph {graph_time(size):.3f} floor {floor:.3f} ratio {ratio:.2f}")
         for name, function in others.items():
             got = measure(function, size)
             print(f"{text} {name}: {show.format(**got)} ratio {got['device'] / ours['device']:.2f} of ours")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from kcontract.kernels.gdn.problem import check
-
-Tensor = torch.Tensor
 
 SIZES = (64, 128, 256)
 """Head dimensions K and V that the kernels are built and tested for."""
@@ -29,12 +28,14 @@ def chunk_gated_delta_rule(
 ) -> tuple[Tensor, Tensor | None]:
     """Return ``(o [B, T, HV, V] in the dtype of v, final state [N, HV, K, V] in float32 or None)``.
 
-    q, k ``[B, T, H, K]``, v ``[B, T, HV, V]`` in one of `DTYPES`, HV a multiple of H, K and V in `SIZES`; g, the natural logarithm
-    of the decay and at most 0, ``[B, T, HV]``, or ``[B, T, HV, K]`` for a gate a channel; beta ``[B, T, HV]``. ``scale`` defaults
-    to ``K ** -0.5``. With ``cu_seqlens [N + 1]``, on the device, B is 1 and sequence n is ``cu_seqlens[n] : cu_seqlens[n + 1]``.
-    Every float input is differentiable. float32 inputs multiply as three tf32 products.
+    q, k ``[B, T, H, K]``, v ``[B, T, HV, V]`` in one of `DTYPES`, HV a multiple of H, K and V in `SIZES`; g, the
+    natural logarithm of the decay and at most 0, ``[B, T, HV]``, or ``[B, T, HV, K]`` for a gate a channel; beta ``[B,
+    T, HV]``. ``scale`` defaults to ``K ** -0.5``. With ``cu_seqlens [N + 1]``, on the device, B is 1 and sequence n is
+    ``cu_seqlens[n] : cu_seqlens[n + 1]``. Every float input is differentiable. float32 inputs multiply as three tf32
+    products.
 
-    Raises ``ValueError`` for shapes, dtypes and devices that do not fit. Values are not looked at: no call waits for the GPU.
+    Raises ``ValueError`` for shapes, dtypes and devices that do not fit. Values are not looked at: no call waits for
+    the GPU.
     """
     p = check(q, k, v, g, beta, scale, initial_state, cu_seqlens)
     if p.K not in SIZES or p.V not in SIZES:
@@ -70,7 +71,7 @@ def _without_tokens(
     return o, v.new_zeros(shape, dtype=torch.float32) if start is None else start.float() + nothing.float()
 
 
-class _GatedDeltaRule(torch.autograd.Function):
+class _GatedDeltaRule(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to the type checker
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, scale: float, start: Tensor | None,
@@ -89,7 +90,7 @@ class _GatedDeltaRule(torch.autograd.Function):
         return o, state
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]  # likewise
     def backward(ctx: Any, do: Tensor, dstate: Tensor | None) -> tuple[Tensor | None, ...]:
         from kcontract.kernels.gdn import launch
 

@@ -1,13 +1,15 @@
-"""The first and last launch for a gate of its own in each channel of K (`prepare` and `gradients` are their scalar counterparts).
+"""The first and last launch for a gate of its own in each channel of K (`prepare` and `gradients` are their scalar
+counterparts).
 
-The decay now stands inside the sums over channels, ``sum_d a_id b_jd exp(ga_id - ga_jd)``. Splitting it into a factor for i and a
-factor for j overflows unless the reference point lies between them, so the chunk is cut into blocks of 16 rows: pairs of different
-blocks meet at the later block's first row, where both factors are at most 1 and a matrix product serves; pairs inside a block
-(offsets 0 to 15) are summed directly.
+The decay now stands inside the sums over channels, ``sum_d a_id b_jd exp(ga_id - ga_jd)``. Splitting it into a factor
+for i and a factor for j overflows unless the reference point lies between them, so the chunk is cut into blocks of 16
+rows: pairs of different blocks meet at the later block's first row, where both factors are at most 1 and a matrix
+product serves; pairs inside a block (offsets 0 to 15) are summed directly.
 """
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
-# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not Python types.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not
+# Python types.
 
 from __future__ import annotations
 

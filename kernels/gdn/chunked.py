@@ -1,11 +1,11 @@
 """The chunked form and its two backward passes in float64: the algebra of the kernels, without their tiling.
 
-Every function takes heads and sequences as leading dimensions (``[..., T, K]``), has no grouping of heads, and pads the last
-chunk with zero rows, as the kernels do. A scalar gate is a channel-wise one that is the same in each channel.
+Every function takes heads and sequences as leading dimensions (``[..., T, K]``), has no grouping of heads, and pads the
+last chunk with zero rows, as the kernels do. A scalar gate is a channel-wise one that is the same in each channel.
 
-`forward` and `backward` follow the solve-adjoint form: the adjoint of the triangular solve, ``Y = A^T dVn``, gives the gradient
-of the triangle by one product, ``dL = -Y Vn^T``. `backward(form="wy")` is flash-linear-attention's, through the gradients of A,
-W and U. Decays are exponentials of differences, never above 1, so that no gate can overflow.
+`forward` and `backward` follow the solve-adjoint form: the adjoint of the triangular solve, ``Y = A^T dVn``, gives the
+gradient of the triangle by one product, ``dL = -Y Vn^T``. `backward(form="wy")` is flash-linear-attention's, through
+the gradients of A, W and U. Decays are exponentials of differences, never above 1, so that no gate can overflow.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,8 @@ def forward(
 ) -> tuple[Tensor, Tensor, list[Chunk]]:
     """Return outputs ``[..., T, V]``, the final state ``[..., K, V]`` and what each chunk keeps for `backward`.
 
-    q, k, g ``[..., T, K]``, v ``[..., T, V]``, beta ``[..., T]``, S ``[..., K, V]``, all float64; ``size`` rows a chunk.
+    q, k, g ``[..., T, K]``, v ``[..., T, V]``, beta ``[..., T]``, S ``[..., K, V]``, all float64; ``size`` rows a
+    chunk.
     """
     T = q.shape[-2]
     outs, kept = [], []
@@ -82,10 +82,11 @@ def forward(
 def backward(
     do: Tensor, dS: Tensor, kept: list[Chunk], scale: float, form: str = "solve-adjoint", delta: bool = True
 ) -> Gradients:
-    """Gradients given ``do [..., T, V]`` and ``dS``, the gradient of the final state. ``form``: "solve-adjoint" or "wy".
+    """Gradients given ``do [..., T, V]`` and ``dS``, the gradient of the final state. ``form``: "solve-adjoint" or
+    "wy".
 
-    The gradient of the gate is per channel; sum it over channels for a scalar gate. A call without tokens has no chunk to keep
-    and no gradient but ``dS``: callers leave it out.
+    The gradient of the gate is per channel; sum it over channels for a scalar gate. A call without tokens has no chunk
+    to keep and no gradient but ``dS``: callers leave it out.
     """
     T, size = do.shape[-2], kept[0].q.shape[-2]
     parts = []
@@ -135,8 +136,8 @@ def backward(
 def gate_gradient_identity(q: Tensor, dq: Tensor, v: Tensor, dv: Tensor, S: Tensor, dS: Tensor) -> Tensor:
     """``dg_t = sum_{i >= t} (q_i.dq_i - v_i.dv_i) + <S_T, dS_T>`` for a scalar gate: ``[..., T]``.
 
-    Exact over a whole sequence, for the members with and without delta. Good for checking, not for computing: with 16-bit operands
-    at strong decay it is off by some 5e-2 where the direct form is off by 5e-3.
+    Exact over a whole sequence, for the members with and without delta. Good for checking, not for computing: with
+    16-bit operands at strong decay it is off by some 5e-2 where the direct form is off by 5e-3.
     """
     per_token = (q * dq).sum(-1) - (v * dv).sum(-1)
     return per_token.flip(-1).cumsum(-1).flip(-1) + (S * dS).sum((-2, -1)).unsqueeze(-1)

@@ -1,7 +1,7 @@
 """The reverse state scan for sm_100 in Gluon, with Tensor Memory laid out by hand.
 
-The same step as `scan._reverse` for a scalar gate, K in (64, 128) and tiles of 128 rows of V, one program a tile and head. Rows of
-V are the 128 lanes of Tensor Memory, so every product is M = 128. Columns of 32 bits at K = 128:
+The same step as `scan._reverse` for a scalar gate, K in (64, 128) and tiles of 128 rows of V, one program a tile and
+head. Rows of V are the 128 lanes of Tensor Memory, so every product is M = 128. Columns of 32 bits at K = 128:
 
     D         128   the transposed gradient of the state, float32, resident for the whole scan
     D16        64   its 16-bit copy, left operand of the first product
@@ -10,11 +10,12 @@ V are the 128 lanes of Tensor Memory, so every product is M = 128. Columns of 32
     left       32   the 16-bit left operand made from `chunk`
     total     352   of 512 (the allocation is rounded up to a power of two)
 
-It is a subject for checks of the compiler's output and the model of the native kernel. `chunk_gated_delta_rule` does not launch it:
-no sm_100 device has run it. It compiles with Triton 3.6 and 3.9; for other targets the compiler aborts the process.
+It is a subject for checks of the compiler's output and the model of the native kernel. `chunk_gated_delta_rule` does
+not launch it: no sm_100 device has run it. It compiles with Triton 3.6 and 3.9; for other targets the compiler aborts
+the process.
 """
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
 # The bodies below are Gluon, compiled for the GPU; annotations there mean compile-time constants, not Python types.
 
 from __future__ import annotations

@@ -1,12 +1,15 @@
-"""Last launch of the backward, parallel over (chunk, query head): what is left of a chunk once the states at its two ends are known.
+"""Last launch of the backward, parallel over (chunk, query head): what is left of a chunk once the states at its two
+ends are known.
 
-A program works on 64 x 64 tiles, so that several fit on a multiprocessor and hide each other's latency. It walks the value heads
-of its query head in order and sums dq and dk itself, so that no atomic is needed. No product takes a transposed accumulator as
-its left operand, the form that Triton 3.4 to 3.7.0 miscompiles on Hopper: such terms are computed transposed and turned at the end.
+A program works on 64 x 64 tiles, so that several fit on a multiprocessor and hide each other's latency. It walks the
+value heads of its query head in order and sums dq and dk itself, so that no atomic is needed. No product takes a
+transposed accumulator as its left operand, the form that Triton 3.4 to 3.7.0 miscompiles on Hopper: such terms are
+computed transposed and turned at the end.
 """
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
-# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not Python types.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not
+# Python types.
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ def gradients_scalar(
 ):  # fmt: skip
     """Grid (H, chunks). Write dq, dk ``[.., H, K]``, and in float32 dg, db ``[.., H * GROUP]``.
 
-    dq_sum and dk_sum, float32 and as large as dq and dk, carry partial sums from one value head to the next when GROUP > 1.
+    dq_sum and dk_sum, float32 and as large as dq and dk, carry partial sums from one value head to the next when GROUP
+    > 1.
     """
     hk = tl.program_id(0)
     chunk = tl.program_id(1)

@@ -1,4 +1,5 @@
-"""Allocates buffers and launches the Triton kernels: two launches forward, three backward, one more when a sequence is split.
+"""Allocates buffers and launches the Triton kernels: two launches forward, three backward, one more when a sequence is
+split.
 
 Nothing here waits for the GPU or reads a tensor's values, so a call can be captured in a CUDA graph.
 """
@@ -6,9 +7,9 @@ Nothing here waits for the GPU or reads a tensor's values, so a call can be capt
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
+from torch import Tensor
 
 from kcontract.kernels.gdn.channelwise import gradients_channel, prepare_channel
 from kcontract.kernels.gdn.gradients import gradients_scalar
@@ -16,10 +17,10 @@ from kcontract.kernels.gdn.prepare import prepare_scalar
 from kcontract.kernels.gdn.problem import CHUNK, Problem
 from kcontract.kernels.gdn.scan import scan
 
-Tensor = torch.Tensor
-
 SEGMENT = 8
-"""Fewest chunks worth a segment of their own when a sequence is split: below, composing segments costs more than it saves."""
+"""Fewest chunks worth a segment of their own when a sequence is split: below, composing segments costs more than it
+saves.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Chunks:
 
 
 def locate(p: Problem, like: Tensor, cu_seqlens: Tensor | None) -> Chunks:
-    """Number the chunks. For packed sequences on the device, up to the bound ceil(T / CHUNK) + N; unused ones get sequence N."""
+    """Number the chunks. For packed sequences on the device, up to the bound ceil(T / CHUNK) + N; unused ones get
+    sequence N.
+    """
     per = -(-p.T // CHUNK)
     if cu_seqlens is None:
         return Chunks(p.B * per, per, like, like, like, False)
@@ -49,10 +52,11 @@ def locate(p: Problem, like: Tensor, cu_seqlens: Tensor | None) -> Chunks:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the scans multiply with, ``[chunk, HV, ...]``; names as in `NOTES.md`. A is in the dtype of k, `square` as it is used.
+    """What the scans multiply with, ``[chunk, HV, ...]``; names as in `NOTES.md`. A is in the dtype of k, `square` as
+    it is used.
 
-    The rows k and Kg and the decay GC are those of a channel-wise gate; with a scalar gate k is the input, and the scans derive
-    the other two from ga.
+    The rows k and Kg and the decay GC are those of a channel-wise gate; with a scalar gate k is the input, and the
+    scans derive the other two from ga.
     """
 
     ga: Tensor
@@ -70,7 +74,8 @@ def prepare(
 ) -> Prepared:
     """First launch. ``kept`` is (ga, A) of the forward; without it they are computed.
 
-    In the forward A and P multiply in float32 as tf32: rounded to bfloat16 they alone would cost half of the error allowed in o.
+    In the forward A and P multiply in float32 as tf32: rounded to bfloat16 they alone would cost half of the error
+    allowed in o.
     """
     tiles, solve = (c.count, p.HV), kept is None
     float32 = g.new_empty(0, dtype=torch.float32)
@@ -121,10 +126,12 @@ class Plan:
 
 
 def plan(p: Problem, c: Chunks, directions: int, k: Tensor) -> Plan:
-    """128 rows when heads alone fill a Hopper: two warpgroups then share each tile. Else 64, and sequences cut into segments.
+    """128 rows when heads alone fill a Hopper: two warpgroups then share each tile. Else 64, and sequences cut into
+    segments.
 
     128 rows would take 544 to 576 columns of Tensor Memory, more than there are. Composing segments multiplies by K x K
-    float32 matrices, rounded to tf32, in shared memory: too coarse for float32 inputs, too large for K = 256 and for sm_120.
+    float32 matrices, rounded to tf32, in shared memory: too coarse for float32 inputs, too large for K = 256 and for
+    sm_120.
     """
     heads, device = directions * p.N * p.HV, describe(k.device)
     small = k.element_size() == 2 and p.K <= 128 and device.shared_memory > 200_000

@@ -3,8 +3,9 @@
 The forward solves for A and keeps it, 8 KB a chunk and head in 16 bit; the backward reads A back.
 """
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
-# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not Python types.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not
+# Python types.
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Checks the arguments of a gated delta rule once, and turns them into a small frozen description.
 
-It looks at shapes, dtypes and devices only. It never reads tensor values, so a launch stays free of synchronisation and can be
-captured in a CUDA graph: that `cu_seqlens` rises from 0 to T is the caller's promise.
+It looks at shapes, dtypes and devices only. It never reads tensor values, so a launch stays free of synchronisation and
+can be captured in a CUDA graph: that `cu_seqlens` rises from 0 to T is the caller's promise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def check(
     """Return the sizes of a call, or raise ``ValueError`` with a sentence that names the argument and both shapes.
 
     q, k ``[B, T, H, K]``; v ``[B, T, HV, V]`` with HV a multiple of H; g None, ``[B, T, HV]`` or ``[B, T, HV, K]``;
-    beta None or ``[B, T, HV]``; initial_state None or ``[N, HV, K, V]``; cu_seqlens None or ``[N + 1]`` integers with B = 1.
+    beta None or ``[B, T, HV]``; initial_state None or ``[N, HV, K, V]``; cu_seqlens None or ``[N + 1]`` integers with B
+    = 1.
     """
     if q.dim() != 4 or k.shape != q.shape:
         raise ValueError(f"q and k must both have shape [B, T, H, K]; found {_s(q)} and {_s(k)}.")

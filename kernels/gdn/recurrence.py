@@ -1,6 +1,7 @@
 """The gated delta rule as written, one token at a time in float64: the oracle of every other form here.
 
-Slow on purpose and differentiable by autograd. One parametrisation holds the whole family; leaving a part out gives its members:
+Slow on purpose and differentiable by autograd. One parametrisation holds the whole family; leaving a part out gives its
+members:
 
     gate g            delta   member
     [B, T, HV]        yes     gated delta rule (GDN)
@@ -12,6 +13,8 @@ Slow on purpose and differentiable by autograd. One parametrisation holds the wh
 """
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 
@@ -47,7 +50,7 @@ def reference(
     ends = [(b, 0, p.T) for b in range(p.B)]
     if cu_seqlens is not None:
         cuts = cu_seqlens.tolist()
-        ends = [(0, start, stop) for start, stop in zip(cuts, cuts[1:], strict=False)]
+        ends = [(0, start, stop) for start, stop in itertools.pairwise(cuts)]
     rows, finals = [], []
     for n, (b, start, stop) in enumerate(ends):
         S = q.new_zeros(p.HV, p.K, p.V) if initial_state is None else initial_state[n].double()

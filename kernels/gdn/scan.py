@@ -1,16 +1,18 @@
 """The two state scans, forward and reverse, in one launch: they do not depend on each other.
 
-The state is held transposed, rows of V and columns of K, in float32 registers. Each product of a chunk then has the state or the
-chunk's own result on the left, straight from the accumulator's registers, and a tile from memory on the right: no trip through
-shared memory stands between one product and the next. The rows are independent, so V is tiled over programs.
+The state is held transposed, rows of V and columns of K, in float32 registers. Each product of a chunk then has the
+state or the chunk's own result on the left, straight from the accumulator's registers, and a tile from memory on the
+right: no trip through shared memory stands between one product and the next. The rows are independent, so V is tiled
+over programs.
 
-The scan is affine in the state (``S -> S M + N`` for the transposed state), so a long sequence can be cut into segments when
-heads are few: SUMMARY runs every segment from zero, and from the identity to get M; the real scan then starts each segment from
-the composition of those before it.
+The scan is affine in the state (``S -> S M + N`` for the transposed state), so a long sequence can be cut into segments
+when heads are few: SUMMARY runs every segment from zero, and from the identity to get M; the real scan then starts each
+segment from the composition of those before it.
 """
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
-# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not Python types.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not
+# Python types.
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ from kcontract.kernels.gdn.tiles import grid2
 
 
 @triton.jit
-def _enter(boundary, summary, x, seq_head, segment, step, count, V, K: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr,
-           GIVEN: tl.constexpr, SUMMARY: tl.constexpr):  # fmt: skip
-    """The transposed state ``[BV, K]`` before a segment, rows x: ``count`` segments lie before it, ``step`` apart (+1 or -1)."""
+def _enter(
+    boundary, summary, x, seq_head, segment, step, count, V,
+    K: tl.constexpr, BV: tl.constexpr, NSEG: tl.constexpr, GIVEN: tl.constexpr, SUMMARY: tl.constexpr,
+):  # fmt: skip
+    """The transposed state ``[BV, K]`` before a segment, rows x: ``count`` segments lie before it, ``step`` apart (+1
+    or -1).
+    """
     d = tl.arange(0, K)
     S = tl.zeros((BV, K), dtype=tl.float32)
     if SUMMARY:
@@ -41,13 +47,15 @@ def _enter(boundary, summary, x, seq_head, segment, step, count, V, K: tl.conste
 
 
 @triton.jit
-def _leave(final, summary, S, x, seq_head, segment, is_end, V, K: tl.constexpr, NSEG: tl.constexpr, SUMMARY: tl.constexpr,
-           WANTED: tl.constexpr):  # fmt: skip
+def _leave(
+    final, summary, S, x, seq_head, segment, is_end, V,
+    K: tl.constexpr, NSEG: tl.constexpr, SUMMARY: tl.constexpr, WANTED: tl.constexpr,
+):  # fmt: skip
     d = tl.arange(0, K)
     if SUMMARY:
         tl.store(grid2(summary + (seq_head * NSEG + segment) * K * (V + K), x, d, 1, V + K), S)
     else:
-        if WANTED:
+        if WANTED:  # noqa: SIM102, WANTED is known when the kernel is compiled and is_end is not
             if is_end:
                 tl.store(grid2(final + seq_head * K * V, x, d, 1, V), S)
 
@@ -171,8 +179,8 @@ def scan(
 ):  # fmt: skip
     """Grid (rows / BV, N * HV, NSEG, doubled when BACKWARD). Rows: V, with SUMMARY V + K.
 
-    Forward: o and ht. BACKWARD: half of the programs go forward and keep h, Vn and KS, half go in reverse and keep dh, Y, dv and
-    dh0. With CHANNEL, k points at the prepared rows Kr.
+    Forward: o and ht. BACKWARD: half of the programs go forward and keep h, Vn and KS, half go in reverse and keep dh,
+    Y, dv and dh0. With CHANNEL, k points at the prepared rows Kr.
     """
     x = tl.program_id(0) * BV + tl.arange(0, BV)
     n = tl.program_id(1) // HV
@@ -196,16 +204,19 @@ def scan(
     if BACKWARD:
         if tl.program_id(2) < NSEG:
             _reverse(
-                k, do, beta, ga, A, P, Qg, Kg, GC, dh, Y, dv, dht, dh0, half, x, n, hv, hk, begin, length, chunk0, c0, c1, segment,
-                H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_DHT, WANT_DH0, SUMMARY, PRECISION, STAGES,
+                k, do, beta, ga, A, P, Qg, Kg, GC, dh, Y, dv, dht, dh0, half,
+                x, n, hv, hk, begin, length, chunk0, c0, c1, segment, H, HV, V,
+                K, C, BV, NSEG, CHANNEL, HAS_DHT, WANT_DH0, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
         else:
             _forward(
-                q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1,
-                segment, scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
+                q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary,
+                x, n, hv, hk, begin, length, chunk0, c0, c1, segment, scale, H, HV, V,
+                K, C, BV, NSEG, CHANNEL, HAS_H0, False, not SUMMARY, False, SUMMARY, PRECISION, STAGES,
             )  # fmt: skip
     else:
         _forward(
-            q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary, x, n, hv, hk, begin, length, chunk0, c0, c1,
-            segment, scale, H, HV, V, K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
+            q, k, v, beta, ga, A, P, Qg, Kg, GC, h, Vn, KS, o, h0, ht, summary,
+            x, n, hv, hk, begin, length, chunk0, c0, c1, segment, scale, H, HV, V,
+            K, C, BV, NSEG, CHANNEL, HAS_H0, WANT_HT, False, not SUMMARY, SUMMARY, PRECISION, STAGES,
         )  # fmt: skip

@@ -1,11 +1,13 @@
 """Pieces shared by the Triton kernels: where a chunk lies, decays inside it, and the triangular inverse.
 
-A chunk is CHUNK rows of one sequence and one value head. Per-chunk buffers are laid out ``[chunk, HV, ...]`` and whole: rows past
-the end of a sequence hold zeros (gates: the last value), so only inputs and outputs in token order need masks.
+A chunk is CHUNK rows of one sequence and one value head. Per-chunk buffers are laid out ``[chunk, HV, ...]`` and whole:
+rows past the end of a sequence hold zeros (gates: the last value), so only inputs and outputs in token order need
+masks.
 """
 
-# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-untyped-decorators=False
-# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not Python types.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
+# The bodies below are Triton's language, compiled for the GPU; annotations there mean compile-time constants, not
+# Python types.
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def place(chunk, cu_seqlens, chunk_sequence, chunk_start, T, NT, N, VARLEN: tl.c
         end = tl.load(cu_seqlens + n + 1, mask=inside, other=0).to(tl.int64)
         first = (chunk - tl.load(chunk_start + n, mask=inside, other=0)).to(tl.int64) * C
         return n, begin + first, (end - begin - first).to(tl.int32)
-    else:
+    else:  # noqa: RET505, one branch is chosen when the kernel is compiled
         n = chunk // NT
         i = chunk % NT
         return n, n.to(tl.int64) * T + i * C, T - i * C

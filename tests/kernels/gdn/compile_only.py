@@ -113,8 +113,8 @@ def instead_of_launching(capability: int) -> Iterator[list[Compiled]]:
 def refilled_in_flight(ttgir: str) -> list[str]:
     """Copies that refill a single-buffered stage of a loop while an unfinished wgmma may still be reading it.
 
-    Triton 3.6 to 3.9 keep one buffer for a tile that a loop uses both as an operand and element by element, yet let the last
-    product run on into the next iteration: on an H200 a gradient then changed from run to run.
+    Triton 3.6 to 3.9 keep one buffer for a tile that a loop uses both as an operand and element by element, yet let the
+    last product run on into the next iteration: on an H200 a gradient then changed from run to run.
     """
     root: dict[str, str] = {}
     single: set[str] = set()

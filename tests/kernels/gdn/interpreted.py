@@ -1,6 +1,7 @@
 """Runs the Triton kernels in Triton's interpreter, on the CPU, and prints each case's errors against float64 as JSON.
 
-A script, because TRITON_INTERPRET must stand before Triton is imported. float32 only: the interpreter's bfloat16 products are wrong.
+A script, because TRITON_INTERPRET must stand before Triton is imported. float32 only: the interpreter's bfloat16
+products are wrong.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def test_each_misuse_gets_a_sentence(changes, sentence):
 
 def test_packed_sequences_need_a_batch_of_one():
     twice = {name: x.expand(2, *x.shape[1:]) for name, x in arguments().items()}
-    with pytest.raises(ValueError, match="the batch must be 1.*found B = 2"):
+    with pytest.raises(ValueError, match=r"the batch must be 1.*found B = 2"):
         chunk_gated_delta_rule(**twice, cu_seqlens=torch.tensor([0, 4]))
 
 

@@ -1,4 +1,6 @@
-"""What the compiler makes of the kernels for GPUs that are not here: budgets, matrix units, and a known fault of the pipeliner."""
+"""What the compiler makes of the kernels for GPUs that are not here: budgets, matrix units, and a known fault of the
+pipeliner.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def own_cache(tmp_path_factory):
 def compile_all(
     target, plan=None, K=128, V=128, dtype=torch.bfloat16, HV=8, channelwise=False, backward=True, monkeypatch=None
 ):
-    """Every kernel of a call, for ``target``, as the launcher would choose them on a device of that kind with 132 processors."""
+    """Every kernel of a call, for ``target``, as the launcher would choose them on a device of that kind with 132
+    processors.
+    """
     monkeypatch.setattr(launch, "describe", lambda _: launch.Device(132, SHARED[target], target // 10))
     if plan is not None:
         monkeypatch.setattr(launch, "plan", lambda *_: plan)
@@ -62,7 +66,9 @@ def test_hopper_uses_wgmma_within_budget_and_refills_no_stage_in_use(plan, monke
 
 
 def test_no_left_operand_is_a_transposed_accumulator(monkeypatch):
-    """Triton 3.4 to 3.7.0 miscompile `tl.dot(tl.trans(accumulator), x)`: on sm_90 its operand has a parent that is no MMA layout."""
+    """Triton 3.4 to 3.7.0 miscompile `tl.dot(tl.trans(accumulator), x)`: on sm_90 its operand has a parent that is no
+    MMA layout.
+    """
     for kernel in compile_all(90, launch.Plan(64, 4, 2), monkeypatch=monkeypatch):
         operands = [line for line in kernel.ttgir.splitlines() if "dot_op<{opIdx = 0" in line]
         assert all("parent = #mma" in line for line in operands)

@@ -125,8 +125,8 @@ def test_channelwise_gate_without_delta_is_gated_linear_attention():
 
 def test_delta_rule_with_unit_beta_stores_what_it_is_told():
     """DeltaNet's defining property: after a step with beta = 1 and a unit key, the key reads back its value."""
-    q, k, v, g, beta, S = inputs("none", T=5)
-    o, final = token_form(k, k, v, g, torch.ones_like(beta), S, 1.0, True)
+    _, k, v, g, beta, S = inputs("none", T=5)
+    o, _ = token_form(k, k, v, g, torch.ones_like(beta), S, 1.0, True)
     assert close(o, v) < TIGHT
 
 
