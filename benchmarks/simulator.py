@@ -30,7 +30,7 @@ Case = tuple[str, Callable[[], Any]]
 
 def cases() -> Iterator[Case]:
     """Name and launch of each case; tensors are made once."""
-    import kernels as K
+    import simulated_kernels as K
     import torch
 
     torch.manual_seed(0)
@@ -65,8 +65,9 @@ def cases() -> Iterator[Case]:
     yield "attention 256x64", lambda: K.attention[(4,)](q, kk, v, out, 256, 0.125, BM=64, BN=64, D=64, CAUSAL=False)
     m, n, k = 256, 264, 200
     ta, tb, tc = torch.randn(m, k).half(), torch.randn(n, k).half(), torch.empty(m, n).half()
-    yield "tma matmul 256x264x200", lambda: K.tma_matmul[(2, 5)](
-        ta, tb, tc, m, n, k, BM=128, BN=64, BK=64, SPECIALISE=True
+    yield (
+        "tma matmul 256x264x200",
+        lambda: K.tma_matmul[(2, 5)](ta, tb, tc, m, n, k, BM=128, BN=64, BK=64, SPECIALISE=True),
     )
 
 
@@ -85,7 +86,9 @@ def measure(call: Callable[[], Any]) -> float:
 def interpreted() -> dict[str, float]:
     """Milliseconds of each case under TRITON_INTERPRET=1."""
     command = [sys.executable, __file__, "--interpret"]
-    done = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         raise SystemExit(done.stderr)
     return dict(json.loads(done.stdout.splitlines()[-1]))
@@ -126,12 +129,16 @@ def main() -> None:
                 call()
                 checked = (time.perf_counter() - before) * 1000 / fast
             slow.append(checked)
-            line = f"{target:7} {name:24} {fast:9.1f} ms  checked/fast {checked:5.1f}  {lanes / fast / 1000:8.0f} M lane-instr/s"
+            line = f"{target:7} {name:24} {fast:9.1f} ms  checked/fast {checked:5.1f}"
+            line += f"  {lanes / fast / 1000:8.0f} M lane-instr/s"
             if name in other:
                 ratios.append(other[name] / fast)
                 line += f"  interpreter {other[name]:9.1f} ms  ratio {ratios[-1]:7.1f}"
             print(line, flush=True)
-    print(f"interpreter/simulator: median {statistics.median(ratios):.1f}, least {min(ratios):.2f}; checked/fast: median {statistics.median(slow):.1f}, most {max(slow):.1f}")
+    print(
+        f"interpreter/simulator: median {statistics.median(ratios):.1f}, least {min(ratios):.2f}; checked/fast: "
+        f"median {statistics.median(slow):.1f}, most {max(slow):.1f}"
+    )
 
 
 if __name__ == "__main__":

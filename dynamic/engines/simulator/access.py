@@ -9,6 +9,7 @@ the other in an order that ``machine.order`` permutes (its seed).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 
@@ -113,9 +114,9 @@ def load(strand: Strand, space: str, address: Array, dtype: str, count: int, mas
     return _separate(parts, dtype, count)
 
 
-def _some(address: Array, mask: Array) -> np.int64:
+def _some(address: Array, mask: Array) -> Array:
     shape = np.broadcast_shapes(address.shape, mask.shape)
-    return np.int64(np.broadcast_to(address, shape)[np.broadcast_to(mask, shape)].flat[0])
+    return cast(Array, np.broadcast_to(address, shape)[np.broadcast_to(mask, shape)][:1])
 
 
 def _spread(part: Array, where: Array) -> Array:
@@ -228,7 +229,9 @@ def _operation(op: str, kind: str) -> Callable[[Array, Array, Array], Array]:
     if kind in ("f16x2", "bf16x2"):
         return lambda old, b, c: _halves(function, old, b, kind[:-2])
     typed = {"f": "f", "s": "i", "u": "u", "b": "u"}[kind[0]]
-    return lambda old, b, c: function(old.view(f"{typed}{old.dtype.itemsize}"), b.view(f"{typed}{b.dtype.itemsize}")).view(old.dtype)
+    return lambda old, b, c: function(
+        old.view(f"{typed}{old.dtype.itemsize}"), b.view(f"{typed}{b.dtype.itemsize}")
+    ).view(old.dtype)
 
 
 def _halves(function: Callable[[Array, Array], Array], old: Array, b: Array, kind: str) -> Array:
@@ -239,7 +242,14 @@ def _halves(function: Callable[[Array, Array], Array], old: Array, b: Array, kin
 
 
 def atomic(
-    strand: Strand, space: str, op: str, kind: str, address: Array, operands: list[Array], mask: Array | None, wanted: bool
+    strand: Strand,
+    space: str,
+    op: str,
+    kind: str,
+    address: Array,
+    operands: list[Array],
+    mask: Array | None,
+    wanted: bool,
 ) -> Array:
     """Read-modify-write of unsigned bits; returns the old bits a thread (zeros where masked or not wanted)."""
     machine = strand.machine
@@ -274,7 +284,9 @@ def atomic(
         view = rows.view(_WHOLE[size])
     else:
         raise Unsupported(f"atomics on {space} memory are not simulated")
-    data = [np.broadcast_to(x, full)[where] if where is not None else np.broadcast_to(x, full).reshape(-1) for x in operands]
+    data = [
+        np.broadcast_to(x, full)[where] if where is not None else np.broadcast_to(x, full).reshape(-1) for x in operands
+    ]
     before = machine.version
     old = _apply(view, index, op, kind, data, machine.order(len(index)), wanted)
     changed = op != "cas" or bool((old == data[0]).any())

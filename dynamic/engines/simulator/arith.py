@@ -8,6 +8,8 @@ float64 and rounded once: well inside the documented error of the hardware's, bu
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,16 +23,18 @@ def mul_hi(a: Array, b: Array) -> Array:
     """Upper half of the product of two unsigned or two signed arrays of one type."""
     if a.dtype.itemsize < 8:
         wide = "i8" if a.dtype.kind == "i" else "u8"
-        return (a.astype(wide) * b.astype(wide) >> a.dtype.type(8 * a.dtype.itemsize).astype(wide)).astype(a.dtype)
+        return cast(
+            Array, (a.astype(wide) * b.astype(wide) >> a.dtype.type(8 * a.dtype.itemsize).astype(wide)).astype(a.dtype)
+        )
     x, y = a.view("u8"), b.view("u8")
     low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
     x0, x1, y0, y1 = x & low, x >> half, y & low, y >> half
     middle = x1 * y0 + (x0 * y0 >> half)
     high = x1 * y1 + (middle >> half) + ((x0 * y1 + (middle & low)) >> half)
     if a.dtype.kind == "u":
-        return high
+        return cast(Array, high)
     negative_a, negative_b = a < 0, b < 0
-    return (high - np.where(negative_a, y, 0) - np.where(negative_b, x, 0)).view("i8")
+    return cast(Array, (high - np.where(negative_a, y, 0) - np.where(negative_b, x, 0)).view("i8"))
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -38,7 +42,11 @@ def divide(a: Array, b: Array) -> Array:
     zero = b == 0
     if not zero.any():
         return _truncated(a, b)
-    return np.where(zero, a.dtype.type(-1 if a.dtype.kind == "i" else np.iinfo(a.dtype).max), _truncated(a, np.where(zero, b.dtype.type(1), b)))
+    return np.where(
+        zero,
+        a.dtype.type(-1 if a.dtype.kind == "i" else np.iinfo(a.dtype).max),
+        _truncated(a, np.where(zero, b.dtype.type(1), b)),
+    )
 
 
 def _truncated(a: Array, b: Array) -> Array:
@@ -58,7 +66,7 @@ def shift_left(a: Array, n: Array) -> Array:
     """``n`` is uint32; shifts of the width or more give 0."""
     width = 8 * a.dtype.itemsize
     amount = np.minimum(n, np.uint32(width - 1)).astype(a.dtype)
-    return np.where(n >= width, a.dtype.type(0), a << amount)
+    return cast(Array, np.where(n >= width, a.dtype.type(0), a << amount))
 
 
 def shift_right(a: Array, n: Array) -> Array:
@@ -66,8 +74,8 @@ def shift_right(a: Array, n: Array) -> Array:
     width = 8 * a.dtype.itemsize
     amount = np.minimum(n, np.uint32(width - 1)).astype(a.dtype)
     if a.dtype.kind == "i":
-        return a >> amount
-    return np.where(n >= width, a.dtype.type(0), a >> amount)
+        return cast(Array, a >> amount)
+    return cast(Array, np.where(n >= width, a.dtype.type(0), a >> amount))
 
 
 def funnel(a: Array, b: Array, c: Array, *, left: bool, wrap: bool) -> Array:
@@ -75,8 +83,8 @@ def funnel(a: Array, b: Array, c: Array, *, left: bool, wrap: bool) -> Array:
     n = (c & np.uint32(31)) if wrap else np.minimum(c, np.uint32(32))
     pair = (b.astype("u8") << np.uint64(32)) | a.astype("u8")
     if left:
-        return ((pair << n.astype("u8")) >> np.uint64(32)).astype("u4")
-    return (pair >> n.astype("u8")).astype("u4")
+        return cast(Array, ((pair << n.astype("u8")) >> np.uint64(32)).astype("u4"))
+    return cast(Array, (pair >> n.astype("u8")).astype("u4"))
 
 
 def permute(a: Array, b: Array, c: Array) -> Array:
@@ -98,9 +106,9 @@ def permute_by(a: Array, b: Array, selector: int) -> Array:
     if any(s & 8 for s in sources):
         return permute(a, b, np.full((1, 1), selector, "u4"))
     if sources == [0, 1, 4, 5]:
-        return (a & np.uint32(0xFFFF)) | (b << np.uint32(16))
+        return cast(Array, (a & np.uint32(0xFFFF)) | (b << np.uint32(16)))
     if sources == [2, 3, 6, 7]:
-        return (a >> np.uint32(16)) | (b & np.uint32(0xFFFF0000))
+        return cast(Array, (a >> np.uint32(16)) | (b & np.uint32(0xFFFF0000)))
     out: Array | None = None
     by_shift: dict[tuple[int, int], int] = {}
     for i, s in enumerate(sources):
@@ -121,13 +129,17 @@ def extract(a: Array, position: Array, length: Array) -> Array:
     unsigned = a.view(f"u{a.dtype.itemsize}")
     start, count = position & np.uint32(255), length & np.uint32(255)
     field = shift_right(unsigned, start)
-    mask = np.where(count >= width, unsigned.dtype.type(np.iinfo(unsigned.dtype).max), shift_left(np.ones_like(unsigned), count) - unsigned.dtype.type(1))
+    mask = np.where(
+        count >= width,
+        unsigned.dtype.type(np.iinfo(unsigned.dtype).max),
+        shift_left(np.ones_like(unsigned), count) - unsigned.dtype.type(1),
+    )
     field = field & mask
     if a.dtype.kind == "u":
-        return field
+        return cast(Array, field)
     top = np.minimum(start + count - np.uint32(1), np.uint32(width - 1))
     sign = (shift_right(unsigned, top) & unsigned.dtype.type(1)) != 0
-    return np.where((count != 0) & sign, field | ~mask, field).view(a.dtype)
+    return cast(Array, np.where((count != 0) & sign, field | ~mask, field).view(a.dtype))
 
 
 def insert(a: Array, b: Array, position: Array, length: Array) -> Array:
@@ -154,7 +166,7 @@ def popcount(a: Array) -> Array:
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return ((x * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype("u4")
+    return cast(Array, ((x * np.uint64(0x0101010101010101)) >> np.uint64(56)).astype("u4"))
 
 
 def leading_zeros(a: Array) -> Array:
@@ -165,7 +177,7 @@ def leading_zeros(a: Array) -> Array:
     while shift < bits:
         x = x | (x >> a.dtype.type(shift))
         shift *= 2
-    return np.uint32(bits) - popcount(x)
+    return cast(Array, np.uint32(bits) - popcount(x))
 
 
 def find_top(a: Array, *, shift: bool) -> Array:
@@ -199,8 +211,8 @@ def dot4(a: Array, b: Array, c: Array) -> Array:
 
 def _byte(a: Array, i: int) -> Array:
     if a.dtype.kind == "u":
-        return ((a >> np.uint32(8 * i)) & np.uint32(255)).astype("i8")
-    return ((a << np.int32(24 - 8 * i)) >> np.int32(24)).astype("i8")
+        return cast(Array, ((a >> np.uint32(8 * i)) & np.uint32(255)).astype("i8"))
+    return cast(Array, ((a << np.int32(24 - 8 * i)) >> np.int32(24)).astype("i8"))
 
 
 def fma32(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
@@ -281,7 +293,7 @@ def _nan_rule(a: Array, b: Array, out: Array, nan: bool) -> Array:
     return np.where(bad, canonical(out.dtype), out) if bad.any() else out
 
 
-def canonical(dtype: np.dtype[np.generic]) -> np.generic:
+def canonical(dtype: np.dtype[Any]) -> Any:
     """The NaN that hardware makes: 0x7fffffff for float32, 0x7ff8000000000000 for float64."""
     if dtype.itemsize == 4:
         return np.float32(np.array(_CANONICAL_NAN).view("f4"))
@@ -296,7 +308,7 @@ def clean(out: Array) -> Array:
 
 def saturate(values: Array) -> Array:
     """`.sat`: to [0, 1], NaN to +0."""
-    return np.where(values > 0, np.minimum(values, values.dtype.type(1)), values.dtype.type(0))
+    return cast(Array, np.where(values > 0, np.minimum(values, values.dtype.type(1)), values.dtype.type(0)))
 
 
 def approximate(name: str, values: Array, *, ftz: bool) -> Array:
@@ -307,7 +319,7 @@ def approximate(name: str, values: Array, *, ftz: bool) -> Array:
     return flush(out) if ftz else out
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[Array], Array]] = {
     "ex2": np.exp2,
     "lg2": np.log2,
     "sin": np.sin,

@@ -65,7 +65,9 @@ class Groups:
                 act, old = p.act, np.flatnonzero(rest)
                 total = len(p.threads)
 
-                def remaining(mask: Array, act: Callable[[Array], None] = act, old: Array = old, total: int = total) -> None:
+                def remaining(
+                    mask: Array, act: Callable[[Array], None] = act, old: Array = old, total: int = total
+                ) -> None:
                     whole = np.zeros(total, bool)
                     whole[old[mask]] = True
                     act(whole)

@@ -42,7 +42,9 @@ class Checker:
         unit = "word at {0}" if self.width == 4 else "byte {0}"
         grains = -(-machine.shared.size // self.width) + 4
         self.shared = Shadow(self.clocks, count, grains, "shared memory", machine.ctas, unit)
-        self.tensor = Shadow(self.clocks, count, COLUMNS * 4 if machine.tensor else 0, "Tensor Memory", machine.ctas, "column group {0}")
+        self.tensor = Shadow(
+            self.clocks, count, COLUMNS * 4 if machine.tensor else 0, "Tensor Memory", machine.ctas, "column group {0}"
+        )
         if grid.shadow is None:
             total = grid.extent[0] * grid.extent[1] * grid.extent[2]
             grid.shadow = GlobalShadow(total, 1 if grid.kernel.narrow_global else 4)
@@ -61,7 +63,9 @@ class Checker:
         count = len(step)
         return np.repeat(row, count), grain.reshape(-1), np.repeat(warp, count)
 
-    def shared_access(self, strand: Strand, row: Array, address: Array, size: int, mask: Array | None, how: str) -> None:
+    def shared_access(
+        self, strand: Strand, row: Array, address: Array, size: int, mask: Array | None, how: str
+    ) -> None:
         """A load, store or atomic of a strand; arrays broadcast to its shape."""
         shape = (strand.b, strand.t)
         warp = np.broadcast_to(strand.tid >> 5, shape)
@@ -99,7 +103,8 @@ class Checker:
         return np.asarray(np.broadcast_to(strand.tid, chosen.shape)[chosen][:1] >> 5)
 
     def read_by_wgmma(self, strand: Strand, rows: Array, pieces: Array, width: int) -> None:
-        """wgmma reads 16-byte pieces of shared memory, (CTAs · warpgroups or CTAs, ..., ...), until it is waited for."""
+        """wgmma reads 16-byte pieces of shared memory, (CTAs · warpgroups or CTAs, ..., ...), until it is waited "
+        "for."""
         if not self.single:
             return
         per = len(rows) // strand.b
@@ -138,7 +143,15 @@ class Checker:
         actor = self.clocks.unit("cp.async", warp)
         self.clocks.complete(row, warp, actor, self.shared.written[row, to // self.width])
 
-    def begin_tensor(self, strand: Strand, chosen: Array, request: copies.Request, how: str, signal_row: Array | None, signal: Array | None) -> int:
+    def begin_tensor(
+        self,
+        strand: Strand,
+        chosen: Array,
+        request: copies.Request,
+        how: str,
+        signal_row: Array | None,
+        signal: Array | None,
+    ) -> int:
         """A tensor copy is issued; returns its time."""
         sizes = np.array([copies.box_bytes(m, 4 if request.rows is not None else 0) for m in request.maps])
         widths = [tensor_map.SWIZZLE_BYTES[m.swizzle] for m in request.maps]
@@ -174,7 +187,11 @@ class Checker:
         bad = copied & (found != width)
         if bad.any():
             k = int(np.flatnonzero(bad)[0])
-            raise Fault("swizzle-mismatch", f"shared memory was written by a tensor copy with a swizzle of {int(found[k])} bytes and is read by a descriptor with {width}")
+            raise Fault(
+                "swizzle-mismatch",
+                f"shared memory was written by a tensor copy with a swizzle of {int(found[k])} bytes and is read "
+                f"by a descriptor with {width}",
+            )
 
     def end_tensor_write(self, signal_row: Array, signal: Array, time: int) -> None:
         """Tensor copies have landed and report to their mbarriers."""

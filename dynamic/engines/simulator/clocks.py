@@ -69,7 +69,7 @@ class Clocks:
 
     def complete(self, cta: Array, warp: Array, actor: Array | int, time: Array | int) -> None:
         """A wait of a warp for a unit's work up to ``time``."""
-        np.maximum.at(self.clock, (cta, warp, actor), time)
+        np.maximum.at(self.clock, (cta, warp, np.asarray(actor)), time)
 
     def arrive(self, number: int, cta: Array, warp: Array) -> None:
         """Warps reach a barrier: it collects what they know."""

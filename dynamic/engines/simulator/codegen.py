@@ -55,9 +55,7 @@ BITS = {"u1": "u1", "i1": "u1", "u2": "u2", "i2": "u2", "u4": "u4", "i4": "u4", 
 Emitter = Callable[["Gen", "Ins"], None]
 FORMS: dict[str, Emitter] = {}
 #: Opcodes (with the modifiers that matter) before which a block is split because threads may wait there.
-WAITS = re.compile(
-    r"(bar|barrier)\b|mbarrier\.(try_wait|test_wait)\b|bar\.warp|griddepcontrol\.wait|tcgen05\.alloc\b"
-)
+WAITS = re.compile(r"(bar|barrier)\b|mbarrier\.(try_wait|test_wait)\b|bar\.warp|griddepcontrol\.wait|tcgen05\.alloc\b")
 
 
 def form(*opcodes: str) -> Callable[[Emitter], Emitter]:
@@ -131,7 +129,8 @@ class Ins:
 
 @dataclass
 class BlockCode:
-    """``first`` and ``last`` (exclusive) index the function's instructions; ``live`` the registers live at its start."""
+    """``first`` and ``last`` (exclusive) index the function's instructions; ``live`` the registers live at its "
+    "start."""
 
     first: int
     last: int
@@ -288,10 +287,11 @@ class Gen:
             raise self.current.bad("the address is no register, symbol or constant")
         number = self.register(base)
         wide = self.widths[number] == "u8"
-        text = self.read(number, "i8") if wide else f"{self.read(number, 'u4')}.astype('i8')"
+        dtype = "i8" if wide else "u4"
+        text = self.read(number, dtype)
         if x.offset:
-            return f"({text} + {self.const(x.offset, 'i8')})"
-        return text
+            text = f"({text} + {self.const(x.offset, dtype)})"  # 32-bit addresses wrap
+        return text if wide else f"{text}.astype('i8')"
 
     def guard(self) -> str | None:
         """Expression of the guard, or None."""
@@ -314,7 +314,7 @@ class Gen:
         self.lines.append(line)
         self.places.append(self.index)
 
-    def set(self, x: Operand, kind: str, value: str, *, guarded: bool = True) -> None:
+    def assign(self, x: Operand, kind: str, value: str, *, guarded: bool = True) -> None:
         """Assign an expression of type ``kind`` to an operand, extended to the register's width if narrower."""
         if isinstance(x, Sink):
             self.emit(value)
@@ -327,7 +327,7 @@ class Gen:
             self.emit(f"{name} = unpack({value}, '{part}', {len(x.elements)})")
             for i, e in enumerate(x.elements):
                 if not isinstance(e, Sink):
-                    self.set(e, part, f"{name}[{i}]")
+                    self.assign(e, part, f"{name}[{i}]")
             return
         if not isinstance(x, Register):
             raise self.current.bad("the destination is no register")

@@ -38,7 +38,9 @@ def chosen_threads(strand: Strand, mask: Array | None) -> Array:
     return mask if mask.shape == (strand.b, strand.t) else np.array(np.broadcast_to(mask, (strand.b, strand.t)))
 
 
-def copy_async(strand: Strand, target: Array, source: Array, size: int, given: Array | None, mask: Array | None) -> None:
+def copy_async(
+    strand: Strand, target: Array, source: Array, size: int, given: Array | None, mask: Array | None
+) -> None:
     """`cp.async`: ``size`` bytes a thread, of which the first ``given`` come from global memory, the rest are zero."""
     chosen = chosen_threads(strand, mask)
     machine = strand.machine
@@ -223,7 +225,9 @@ def copy_box_in(machine: Machine, row: Array, to: Array, frm: Array, m: TensorMa
     machine.version += 1
 
 
-def copy_box_out(machine: Machine, row: Array, to: Array, frm: Array, m: TensorMap, unit: int, reduce: str = "") -> None:
+def copy_box_out(
+    machine: Machine, row: Array, to: Array, frm: Array, m: TensorMap, unit: int, reduce: str = ""
+) -> None:
     """Shared to global (here ``frm`` is the global side); what lies outside is left alone."""
     if reduce:
         unit_bits = m.bits // 8
@@ -242,7 +246,9 @@ def copy_box_out(machine: Machine, row: Array, to: Array, frm: Array, m: TensorM
     if not reduce:
         memory.store_global(place, data)
         return
-    element = {0: "u8", 1: "u16", 2: "u32", 3: "s32", 4: "u64", 5: "s64", 6: "f16", 7: "f32", 9: "f64", 10: "bf16"}.get(m.element)
+    element = {0: "u8", 1: "u16", 2: "u32", 3: "s32", 4: "u64", 5: "s64", 6: "f16", 7: "f32", 9: "f64", 10: "bf16"}.get(
+        m.element
+    )
     if element is None:
         raise Unsupported("a tensor reduction of this element type is not simulated")
     view = memory.everything(data.dtype.str)
@@ -254,7 +260,9 @@ def copy_bytes(machine: Machine, row: Array, shared: Array, place: Array, size: 
     """`cp.async.bulk` between shared and global: ``size`` bytes an issuer."""
     for r, s, g, n in zip(row, shared, place, size, strict=True):
         if n % 16 or s % 16 or g % 16:
-            raise Fault("misaligned-access", f"a bulk copy of {n} bytes between {s:#x} and {g:#x} is not 16-byte aligned")
+            raise Fault(
+                "misaligned-access", f"a bulk copy of {n} bytes between {s:#x} and {g:#x} is not 16-byte aligned"
+            )
         step = np.arange(0, n, 16)
         index = machine.shared.index(np.full(len(step), r), s + step, 16, 16)
         machine.memory.check(g + step, 16, len(step), write=not inward, width=16)

@@ -83,7 +83,10 @@ def page(forms: Mapping[str, Form]) -> str:
     for name, form in sorted(forms.items()):
         counts = " | ".join(str(len(form.kernels[c])) if c in form.kernels else "" for c in corpora)
         example = min(min(k) for k in form.kernels.values())
-        lines.append(f"| `{name}` | {'yes' if not form.refused else 'no: ' + form.refused} | {' '.join(sorted(form.targets))} | {counts} | {example} |")
+        lines.append(
+            f"| `{name}` | {'yes' if not form.refused else 'no: ' + form.refused} | "
+            f"{' '.join(sorted(form.targets))} | {counts} | {example} |"
+        )
     return "\n".join(lines) + "\n"
 
 

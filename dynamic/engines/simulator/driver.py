@@ -21,7 +21,7 @@ from kcontract.dynamic.engines import devices
 from kcontract.dynamic.engines.driver import CpuTensorDriver
 from kcontract.dynamic.engines.simulator import kernel as decoded
 from kcontract.dynamic.engines.simulator import memory, tensor_map
-from kcontract.dynamic.engines.simulator.engine import lay_out
+from kcontract.dynamic.engines.simulator.engine import block_of, lay_out
 from kcontract.dynamic.engines.simulator.launch import Grid, Options
 from kcontract.errors import InputError
 
@@ -58,13 +58,19 @@ class SimulatedDriver(CpuTensorDriver):
         ctas = getattr(metadata, "num_ctas", 1) or 1
         extent = (grid[0] * ctas, grid[1], grid[2])
         threads = kernel.function.directives.get("reqntid", (metadata.num_warps * 32,))
-        block = (threads[0], *(threads[1:] + (1, 1))[:2])
         for name in ("global_scratch", "profile_scratch"):
             size = (getattr(metadata, f"{name}_size", 0) or 0) * extent[0] * extent[1] * extent[2]
             address = admitted.allocate(name, np.zeros(size + 256, "u1")) if size else 0
             values.append(struct.pack("<Q", -(-address // 128) * 128))
         run = Grid(
-            kernel, extent, block, (ctas, 1, 1), metadata.shared, admitted, pack(kernel, values), self.options
+            kernel,
+            extent,
+            block_of(threads),
+            (ctas, 1, 1),
+            metadata.shared,
+            admitted,
+            pack(kernel, values),
+            self.options,
         )
         self.last = run
         try:
@@ -77,7 +83,7 @@ class SimulatedDriver(CpuTensorDriver):
 
     def get_current_device(self) -> int:
         """The capability, so that Triton keeps kernels of several simulated targets apart."""
-        return self.device.target.capability
+        return self.device.target.capability or 0
 
     def get_active_torch_device(self) -> Any:
         """Tensors stay on the CPU."""
@@ -92,7 +98,9 @@ class SimulatedDriver(CpuTensorDriver):
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Simulated milliseconds of one call, for each quantile asked for."""
 
-        def once(call: Callable[[], object], quantiles: Sequence[float] = (0.5, 0.2, 0.8), **options: Any) -> list[float]:
+        def once(
+            call: Callable[[], object], quantiles: Sequence[float] = (0.5, 0.2, 0.8), **options: Any
+        ) -> list[float]:
             before = self.cycles
             call()
             return [(self.cycles - before) / 1e6] * len(quantiles)

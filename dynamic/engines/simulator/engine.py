@@ -77,8 +77,14 @@ def prepare(
     if len(values) != len(parameters):
         raise InputError(f"{kernel.function.name} has {len(parameters)} parameters, {len(buffers)} were given")
     threads = kernel.function.directives.get("reqntid", (32 * warps,))
-    block = (threads[0], *(threads[1:] + (1, 1))[:2])
+    block = block_of(threads)
     return Grid(kernel, extent, block, cluster, shared, admitted, lay_out(parameters, values), options or Options())
+
+
+def block_of(threads: tuple[int, ...]) -> tuple[int, int, int]:
+    """Threads of a CTA along x, y, z."""
+    x, y, z = (*threads, 1, 1)[:3]
+    return x, y, z
 
 
 def lay_out(parameters: Sequence[Parameter], values: Sequence[bytes]) -> bytearray:

@@ -17,11 +17,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kcontract.dynamic.engines.simulator import access, arith, runtime, values, warps
-from kcontract.dynamic.engines.simulator import emit as _emit  # noqa: F401  (registers the emitters)
+from kcontract.dynamic.engines.simulator import emit as _emit
 from kcontract.dynamic.engines.simulator.codegen import Gen
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
 from kcontract.dynamic.engines.simulator.strand import Strand
-from kcontract.dynamic.engines.simulator.values import Array
 from kcontract.errors import InputError
 from kcontract.ir.ptx import Function, Program, parse
 
@@ -166,7 +165,8 @@ def _decode(ptx: str, name: str) -> Kernel:
 
 
 def _lay_out(kernel: Kernel) -> None:
-    """Offsets of shared and local variables, in order of declaration; unsized shared ones come last at offset 16-aligned."""
+    """Offsets of shared and local variables, in order of declaration; unsized shared ones come last at offset "
+    "16-aligned."""
     at = 0
     unsized: list[str] = []
     for v in (*kernel.program.variables, *kernel.function.variables):

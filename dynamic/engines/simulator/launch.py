@@ -6,6 +6,7 @@ other; where all CTAs of a batch wait for memory to change, the next batch is st
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +29,7 @@ _AXES = {"x": 0, "y": 1, "z": 2}
 @dataclass
 class Options:
     """How to run: ``checked`` turns the diagnoses on, ``seed`` permutes atomics (None: thread order), ``accumulate``
-    chooses how tensor cores sum (``fp32`` or ``truncate``), ``lanes`` bounds threads simulated at once."""
+    chooses how tensor cores sum (``fp32`` or ``hardware``), ``lanes`` bounds threads simulated at once."""
 
     checked: bool = False
     seed: int | None = None
@@ -166,7 +167,7 @@ class Grid:
             return _constant(self.extent[a] // self.cluster[a])
         lane = (strand.tid & 31).astype("u4")
         one = np.uint32(1)
-        simple = {
+        simple: Callable[[], Array] | None = {
             "laneid": lambda: lane,
             "warpid": lambda: (strand.tid >> 5).astype("u4"),
             "nwarpid": lambda: _constant(-(-self.threads // 32)),

@@ -8,7 +8,7 @@ CTAs can help or the program is deadlocked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -160,7 +160,8 @@ class Machine:
         if not full.any():
             return fall
         if full.all():
-            return self.retire(strand)
+            self.retire(strand)
+            return None
         self.retire(strand.select(full, fall, ()))
         self.push(strand.select(~full, fall, self.kernel.live[fall]))
         return None
@@ -198,13 +199,13 @@ class Machine:
             raise Fault("bad-barrier", f"barrier {number} waits for {needed} threads, which is no multiple of 32")
         if self.checker is not None:
             self.checker.arrived(strand, number)
-        if (number == 0 or needed) and len(rows) == len(self.ctas) and strand.t == (needed or self.threads):
-            if not self.arrived[number].any() and strand.warps:
-                self._released([strand], number, rows)
-                if follow >= 0:
-                    return follow
-                self.push(strand)
-                return None
+        together = len(rows) == len(self.ctas) and strand.t == (needed or self.threads) and strand.warps
+        if together and (number == 0 or needed) and not self.arrived[number].any():
+            self._released([strand], number, rows)
+            if follow >= 0:
+                return follow
+            self.push(strand)
+            return None
         np.add.at(self.arrived[number], rows, strand.t)
         self.needed[number, rows] = needed
         if wait:
@@ -223,7 +224,11 @@ class Machine:
             return
         over = done & (self.arrived[number] > needed)
         if over.any():
-            raise Fault("bad-barrier", f"barrier {number} of {int(needed[over][0])} threads was reached by {int(self.arrived[number][over][0])}")
+            raise Fault(
+                "bad-barrier",
+                f"barrier {number} of {int(needed[over][0])} threads was reached by "
+                f"{int(self.arrived[number][over][0])}",
+            )
         self.arrived[number][done] = 0
         keep: list[Strand] = []
         freed: list[Strand] = []
@@ -288,7 +293,8 @@ class Machine:
                 row = int(s.cta[0, 0])
                 needed = int(self.needed[number, row]) or self.threads - int(self.exited[row])
                 lines.append(
-                    f"{self._who(s)} at barrier {number}, which {int(self.arrived[number, row])} of {needed} threads have reached"
+                    f"{self._who(s)} at barrier {number}, which {int(self.arrived[number, row])} of {needed} "
+                    f"threads have reached"
                 )
         lines += [f"{self._who(s)} at the cluster barrier" for s in self.cluster_parked]
         for _, s in self.resting:
@@ -339,13 +345,13 @@ class Machine:
         return row % self.grid.cluster_size
 
     def cluster_base(self, row: Array) -> Array:
-        return row - row % self.grid.cluster_size
+        return cast(Array, row - row % self.grid.cluster_size)
 
     def map_address(self, address: Array, rank: Array, plain: bool) -> Array:
         """`mapa`: the address of the same variable in another CTA of the cluster."""
         low = address & address.dtype.type((1 << memory.RANK_SHIFT) - 1)
         placed = low | ((rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(memory.RANK_SHIFT))
-        return placed if plain else placed | address.dtype.type(memory.SHARED_WINDOW)
+        return cast(Array, placed if plain else placed | address.dtype.type(memory.SHARED_WINDOW))
 
     def address_rank(self, strand: Strand, address: Array) -> Array:
         top = (address >> address.dtype.type(memory.RANK_SHIFT)).astype("i8") & 255

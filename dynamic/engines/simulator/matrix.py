@@ -9,6 +9,7 @@ group + 8 (i div 2), column 2·quarter + i mod 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -84,43 +85,76 @@ def touch(strand: Strand, row: Array, address: Array, how: str) -> None:
 # ---- sums
 
 
-def multiply(a: Array, b: Array, c: Array | None, mode: str) -> Array:
-    """a @ b + c. ``fp32``: float32 sums of exact products in numpy's order. ``truncate``: the model fitted bit by
-    bit to B200 (sf-tensor/tcgen05): terms cut to 25 fraction bits below the largest exponent, summed exactly, rounded
-    toward zero. Integers are int32 with wrap-around; float64 is float64."""
+@dataclass(frozen=True)
+class Adder:
+    """How a tensor core sums one instruction's products, bit for bit as measured on an H200 (mma.sync and wgmma of
+    f16, bf16, tf32 and fp8: ``benchmarks/simulator_vs_gpu.py``) and as published for B200 (sf-tensor/tcgen05).
+
+    Each exact product counts with the sum of its factors' exponents; all products and the accumulator are cut to
+    ``bits`` fraction bits below the largest exponent, summed exactly, and the sum is cut to float32, or to ``keep``
+    fraction bits. ``low_a`` and ``low_b`` are the smallest exponents of the factors' formats (subnormals have those).
+    """
+
+    low_a: int = -126
+    low_b: int = -126
+    bits: int = 25
+    keep: int | None = None
+    half: bool = False
+
+
+def adder(a: str, b: str, *, half: bool, coarse: bool = False) -> Adder:
+    """The adder for element kinds; ``half``: f16 results; ``coarse``: wgmma of 8-bit floats, which keeps 13 bits."""
+    low = [1 - values.FORMATS[k].bias if k in values.FORMATS else -126 for k in (a, b)]
+    return Adder(low[0], low[1], 13, 13, half) if coarse else Adder(low[0], low[1], half=half)
+
+
+def multiply(a: Array, b: Array, c: Array | None, mode: str, how: Adder) -> Array:
+    """a @ b + c. ``fp32``: float32 sums of exact products in numpy's order. ``hardware``: what ``how`` says; float64
+    where the result is rounded to f16 next. Integers are int32 with wrap-around; float64 stays float64."""
     if a.dtype.kind == "i":
         exact = np.matmul(a.astype("f8"), b.astype("f8")).astype("i8")
-        return (exact if c is None else exact + c).astype("u8").astype("u4").view("i4")
+        return cast(Array, (exact if c is None else exact + c).astype("u8").astype("u4").view("i4"))
     if mode == "fp32" or a.dtype == np.float64:
         out = np.matmul(a, b)
-        return out if c is None else c + out
-    return _truncated(a, b, c)
+        return cast(Array, out if c is None else c + out)
+    return _truncated(a, b, c, how)
 
 
-def _truncated(a: Array, b: Array, c: Array | None) -> Array:
+def _truncated(a: Array, b: Array, c: Array | None, how: Adder) -> Array:
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    out = np.empty((*shape, a.shape[-2], b.shape[-1]), "f4")
-    a2 = np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(-1, *a.shape[-2:])
-    b2 = np.broadcast_to(b, (*shape, *b.shape[-2:])).reshape(-1, *b.shape[-2:])
-    c2 = None if c is None else np.broadcast_to(c, out.shape).reshape(-1, *out.shape[-2:])
+    out = np.empty((*shape, a.shape[-2], b.shape[-1]), "f8" if how.half else "f4")
+    a2 = np.broadcast_to(a, (*shape, *a.shape[-2:])).reshape(-1, *a.shape[-2:]).astype("f8")
+    b2 = np.broadcast_to(b, (*shape, *b.shape[-2:])).reshape(-1, *b.shape[-2:]).astype("f8")
+    c2 = None if c is None else np.broadcast_to(c, out.shape).reshape(-1, *out.shape[-2:]).astype("f8")
     flat = out.reshape(-1, *out.shape[-2:])
     for k in range(len(flat)):
+        exponent_b = _exponents(b2[k], how.low_b)
         for start in range(0, a2.shape[1], 16):
             rows = slice(start, start + 16)
-            terms = a2[k, rows, :, None].astype("f8") * b2[k, None]
-            old = None if c2 is None else c2[k, rows].astype("f8")[:, None]
-            flat[k, rows] = _cut_sum(terms if old is None else np.concatenate([terms, old], axis=1))
+            exponents = _exponents(a2[k, rows], how.low_a)[:, :, None] + exponent_b
+            terms = a2[k, rows, :, None] * b2[k]
+            flat[k, rows] = _cut_sum(terms, exponents, None if c2 is None else c2[k, rows], how)
     return out
 
 
-def _cut_sum(terms: Array) -> Array:
-    """Sum over axis 1 of float64 terms, in the tensor core's fixed point."""
-    _, exponent = np.frexp(np.where(np.isfinite(terms), terms, 0.0))
-    top = np.where(terms == 0, -2000, exponent).max(axis=1, keepdims=True)
-    unit = np.ldexp(1.0, np.maximum(top - 1, -126) - 25)
-    total = (np.trunc(np.where(np.isfinite(terms), terms, 0.0) / unit) * unit).sum(axis=1)
-    plain = terms.sum(axis=1)
-    return np.where(np.isfinite(plain), values.to_f32(total, "rz"), plain.astype("f4"))
+def _exponents(x: Array, low: int) -> Array:
+    return np.where(x == 0, -4000, np.maximum(np.frexp(np.where(np.isfinite(x), x, 0.0))[1] - 1, low))
+
+
+def _cut_sum(terms: Array, exponents: Array, old: Array | None, how: Adder) -> Array:
+    """Sum of float64 terms over axis 1, plus ``old``, in the adder's fixed point."""
+    top = exponents.max(axis=1)
+    if old is not None:
+        top = np.maximum(top, _exponents(old, -126))
+    unit = np.ldexp(1.0, np.maximum(top, -300) - how.bits)
+    plain = terms.sum(axis=1) if old is None else terms.sum(axis=1) + old
+    total = np.trunc(np.where(np.isfinite(terms), terms, 0.0) / unit[:, None]).sum(axis=1) * unit
+    if old is not None:
+        total = total + np.trunc(np.where(np.isfinite(old), old, 0.0) / unit) * unit
+    if how.keep is not None:
+        last = np.ldexp(1.0, np.frexp(total)[1] - 1 - how.keep)
+        total = np.trunc(total / last) * last
+    return np.where(np.isfinite(plain), total if how.half else values.to_f32(total, "rz"), plain)
 
 
 # ---- mma.sync
@@ -232,7 +266,7 @@ def mma(
     else:
         xs = np.moveaxis(x, 2, 0)[[i for i, _ in pairs]]
         ys = np.moveaxis(y, 3, 0)[[j for _, j in pairs]]
-        d = multiply(xs, ys, old, mode)
+        d = multiply(xs, ys, old, mode, adder(shape.a, shape.b, half=shape.c == "f16"))
     if saturate:
         raise_over(xs=x, ys=y, d=d, shape=shape)
     return results(strand, d, shape)
@@ -296,7 +330,7 @@ def swizzled(address: Array, width: int, coarse: bool = False) -> Array:
     """XOR of address bits 4 - 6 (4 - 5, 4) with bits 7 - 9 (7 - 8, 7) for 128 (64, 32) bytes; ``coarse``: bits 5 - 6
     with 7 - 8."""
     if coarse:
-        return address ^ (((address >> 7) & 3) << 5)
+        return cast(Array, address ^ (((address >> 7) & 3) << 5))
     if not width:
         return address
-    return address ^ (((address >> 7) & (width // 16 - 1)) << 4)
+    return cast(Array, address ^ (((address >> 7) & (width // 16 - 1)) << 4))

@@ -6,7 +6,7 @@ The simulator's own layout (hardware's is opaque): bits 0 - 19 the expected arri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -36,7 +36,8 @@ class Barriers:
         for r, a in zip(row.tolist(), address.tolist(), strict=True):
             if (r, a) not in self.valid:
                 raise Fault(
-                    "mbarrier-invalid", f"{what} on the mbarrier at shared address {a:#x} of CTA {self._cta(r)}, which is not initialised"
+                    "mbarrier-invalid",
+                    f"{what} on the mbarrier at shared address {a:#x} of CTA {self._cta(r)}, which is not initialised",
                 )
 
     def _cta(self, row: int) -> int:
@@ -54,7 +55,9 @@ class Barriers:
         self._known(row, address, "mbarrier.inval")
         self.valid.difference_update(zip(row.tolist(), address.tolist(), strict=True))
 
-    def update(self, row: Array, address: Array, arrivals: Array, expected: Array, *, what: str, drop: bool = False) -> Array:
+    def update(
+        self, row: Array, address: Array, arrivals: Array, expected: Array, *, what: str, drop: bool = False
+    ) -> Array:
         """Add ``expected`` bytes (negative: completed ones), then count arrivals down; returns the words before.
 
         A phase ends when nothing is pending and the transaction count is zero.
@@ -79,7 +82,8 @@ class Barriers:
         if (pending < 0).any():
             k = first[int(np.flatnonzero(pending < 0)[0])]
             raise Fault(
-                "mbarrier-overrun", f"{what}: more arrivals than the mbarrier at shared address {int(address[k]):#x} expects in this phase"
+                "mbarrier-overrun",
+                f"{what}: more arrivals than the mbarrier at shared address {int(address[k]):#x} expects in this phase",
             )
         if (np.abs(tx) > _MOST_BYTES).any():
             raise Fault("mbarrier-bytes", f"{what}: the transaction count leaves ±{_MOST_BYTES} bytes")
@@ -93,7 +97,7 @@ class Barriers:
         """Whether the phase of that parity has completed (the one in progress has the other)."""
         self._known(row, address, "a wait")
         word = self.machine.shared.view("i8")[self._index(row, address)]
-        return ((word >> 63) & 1) != (parity & 1)
+        return cast(Array, ((word >> 63) & 1) != (parity & 1))
 
     def describe(self, row: int, address: int) -> str:
         """What a phase still waits for."""

@@ -116,7 +116,11 @@ class Global:
             self._count(self.regions[which], address, size, lanes, write)
             return
         index = np.searchsorted(starts, address, side="right") - 1
-        good = (index >= 0) & (address + size <= ends[np.maximum(index, 0)]) if len(starts) else np.zeros(address.shape, bool)
+        good = (
+            (index >= 0) & (address + size <= ends[np.maximum(index, 0)])
+            if len(starts)
+            else np.zeros(address.shape, bool)
+        )
         if not good.all():
             self._outside(int(address[~good].flat[0]), size, int((~good).sum()), write)
         for one in np.unique(index):
@@ -134,12 +138,11 @@ class Global:
 
     def _outside(self, bad: int, size: int, count: int, write: bool) -> None:
         what = "store to" if write else "load from"
-        nearest = min(
-            self.regions, key=lambda r: max(r.start - bad, bad - (r.start + r.size), 0), default=None
-        )
+        nearest = min(self.regions, key=lambda r: max(r.start - bad, bad - (r.start + r.size), 0), default=None)
         where = "and the launch has no buffer at all"
         if nearest is not None and bad >= nearest.start:
-            where = f"{bad + size - nearest.start - nearest.size} bytes past the end of {nearest.name} ({nearest.size} bytes)"
+            past = bad + size - nearest.start - nearest.size
+            where = f"{past} bytes past the end of {nearest.name} ({nearest.size} bytes)"
         elif nearest is not None:
             where = f"{nearest.start - bad} bytes before {nearest.name}"
         raise Fault("out-of-bounds", f"{what} {size} bytes at {bad:#x}, {where}; {count} threads do so")
@@ -147,7 +150,9 @@ class Global:
 
 def load_global(address: Array, dtype: str) -> Array:
     size = np.dtype(dtype).itemsize
-    return everything(dtype).take((address - _BASE) // size if size & (size - 1) else (address - _BASE) >> (size.bit_length() - 1))
+    return everything(dtype).take(
+        (address - _BASE) // size if size & (size - 1) else (address - _BASE) >> (size.bit_length() - 1)
+    )
 
 
 def store_global(address: Array, values: Array) -> None:
@@ -179,7 +184,8 @@ class Rows:
         if low < 0 or high + size > self.size:
             bad = low if low < 0 else high
             raise Fault(
-                "out-of-bounds", f"{self.name} address {bad:#x} with {size} bytes is outside the {self.size} bytes allocated"
+                "out-of-bounds",
+                f"{self.name} address {bad:#x} with {size} bytes is outside the {self.size} bytes allocated",
             )
         if width > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
             bad = int(address[(address & (width - 1)) != 0].flat[0])

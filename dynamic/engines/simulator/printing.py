@@ -1,4 +1,5 @@
-"""Device printf and assertions: what `call` to vprintf and __assertfail does, and initial values of module variables."""
+"""Device printf and assertions: what `call` to vprintf and __assertfail does, and initial values of module "
+"variables."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def machine_byte(machine: Machine, address: int) -> int:
     return int(memory.load_global(place, "u1")[0, 0])
 
 
-def call(strand_machine: Machine, strand: Strand, name: str, arguments: list[str], results: list[str], mask: Array | None) -> None:
+def call(
+    strand_machine: Machine, strand: Strand, name: str, arguments: list[str], results: list[str], mask: Array | None
+) -> None:
     """`vprintf(format, arguments)` prints a line a thread into the grid's output; `__assertfail` is a Fault."""
     full = strand.full(np.ones((1, 1), bool) if mask is None else mask)
     if not full.any():
@@ -67,8 +70,11 @@ def call(strand_machine: Machine, strand: Strand, name: str, arguments: list[str
         first = np.argwhere(full)[0]
         where = (int(strand_machine.ctas[strand.cta[first[0], 0]]), int(strand.full(strand.tid)[tuple(first)]))
         text = _string(strand_machine, int(message.flat[0]))
-        place = f"{_string(strand_machine, int(file.flat[0]))}:{int(line.flat[0])} in {_string(strand_machine, int(function.flat[0]))}"
-        raise Fault("assertion", f"{text} ({place}) in CTA {where[0]}, thread {where[1]}; {int(full.sum())} threads fail it")
+        source, caller = (_string(strand_machine, int(x.flat[0])) for x in (file, function))
+        place = f"{source}:{int(line.flat[0])} in {caller}"
+        raise Fault(
+            "assertion", f"{text} ({place}) in CTA {where[0]}, thread {where[1]}; {int(full.sum())} threads fail it"
+        )
     fmt = _string(strand_machine, int(frames[0].flat[0]))
     data = frames[1].astype("i8")
     specs = [m for m in _SPEC.finditer(fmt) if m[1] != "%"]
@@ -87,7 +93,11 @@ def call(strand_machine: Machine, strand: Strand, name: str, arguments: list[str
         space, where_to = access.generic(data + offset)
         columns.append(strand.full(access.load(strand, space, where_to, dtype, 1, None)[0]))
         offset += size
-    pieces = re.sub(r"(%[-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l)([diuxXo])", r"\1\2", fmt).replace("%p", "0x%016x").replace("%u", "%d")
+    pieces = (
+        re.sub(r"(%[-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l)([diuxXo])", r"\1\2", fmt)
+        .replace("%p", "0x%016x")
+        .replace("%u", "%d")
+    )
     for row, column in np.argwhere(full):
         values: list[object] = []
         for m, c in zip(specs, columns, strict=True):
@@ -96,5 +106,3 @@ def call(strand_machine: Machine, strand: Strand, name: str, arguments: list[str
         strand_machine.grid.output.append(pieces % tuple(values))
     for r in results:
         strand_machine.frames[r] = {0: np.zeros((1, 1), "u4")}
-
-

@@ -22,7 +22,9 @@ class Shadow:
         self.atomic = np.zeros((ctas, grains), bool)
         self.read = np.zeros((ctas, grains, clocks.tensor_core + 1), "i4")
 
-    def reads(self, cta: Array, grain: Array, warp: Array, actor: Array | int, *, proxy: bool, init: bool = True) -> None:
+    def reads(
+        self, cta: Array, grain: Array, warp: Array, actor: Array | int, *, proxy: bool, init: bool = True
+    ) -> None:
         """Check and note reads issued by warps; ``actor`` does the reading, through the async proxy where ``proxy``."""
         writer, time = self.writer[cta, grain], self.written[cta, grain]
         if init and (writer < 0).any():
@@ -54,7 +56,9 @@ class Shadow:
         if behind.any():
             rows = np.arange(len(warp))
             behind[rows, warp] = False
-            behind[rows, np.broadcast_to(actor, warp.shape) % (self.clocks.tensor_core + 1)] &= np.broadcast_to(actor, warp.shape) > self.clocks.tensor_core
+            behind[rows, np.broadcast_to(actor, warp.shape) % (self.clocks.tensor_core + 1)] &= (
+                np.broadcast_to(actor, warp.shape) > self.clocks.tensor_core
+            )
             if atomic:
                 behind &= ~self.atomic[cta, grain][:, None]
             if behind.any():
@@ -62,7 +66,9 @@ class Shadow:
                 reader = int(np.flatnonzero(behind[k])[0])
                 self._race(cta[k], grain[k], int(warp[k]), reader, "writes", "reads")
         self.writer[cta, grain] = actor
-        self.written[cta, grain] = self.clocks.clock[cta, warp, warp] if _is_warp(actor, self.clocks) else self.clocks.now
+        self.written[cta, grain] = (
+            self.clocks.clock[cta, warp, warp] if _is_warp(actor, self.clocks) else self.clocks.now
+        )
         self.atomic[cta, grain] = atomic
 
     def _place(self, grain: int) -> str:
@@ -70,7 +76,9 @@ class Shadow:
 
     def _fail(self, kind: str, cta: Array, grain: Array, bad: Array, warp: Array, what: str) -> None:
         k = int(np.flatnonzero(bad)[0])
-        raise Fault(kind, f"warp {int(warp[k])} of CTA {int(self.numbers[cta[k]])} {what}: {self._place(int(grain[k]))}")
+        raise Fault(
+            kind, f"warp {int(warp[k])} of CTA {int(self.numbers[cta[k]])} {what}: {self._place(int(grain[k]))}"
+        )
 
     def _conflict(self, cta: Array, grain: Array, bad: Array, warp: Array, writer: Array, how: str) -> None:
         k = int(np.flatnonzero(bad)[0])
@@ -80,9 +88,15 @@ class Shadow:
         place, number = self._place(int(grain)), int(self.numbers[int(cta)])
         if other >= self.clocks.warps:
             raise Fault(
-                "missing-wait", f"warp {warp} of CTA {number} {how} {place} while {self.clocks.describe(other)} {did} it: nobody waited for that"
+                "missing-wait",
+                f"warp {warp} of CTA {number} {how} {place} while {self.clocks.describe(other)} {did} it: nobody "
+                f"waited for that",
             )
-        raise Fault("race", f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} {did} without a barrier between")
+        raise Fault(
+            "race",
+            f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} {did} without a "
+            f"barrier between",
+        )
 
 
 def _is_warp(actor: Array | int, clocks: Clocks) -> bool:
@@ -147,4 +161,7 @@ class GlobalShadow:
     def _fail(self, name: str, grain: int, cta: int, other: int, how: str, did: str) -> None:
         verb = {"read": "reads", "write": "writes", "atomic": "updates"}[how]
         whom = f"CTA {other}" if other >= 0 else "several CTAs"
-        raise Fault("race", f"CTA {cta} {verb} byte {grain * self.width} of {name}, which {whom} {did} without synchronisation between")
+        raise Fault(
+            "race",
+            f"CTA {cta} {verb} byte {grain * self.width} of {name}, which {whom} {did} without synchronisation between",
+        )

@@ -9,7 +9,7 @@ all threads has shape (1, 1), what depends on the CTA alone (b, 1), on the threa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from kcontract.dynamic.engines.simulator.values import Array
 if TYPE_CHECKING:
     from kcontract.dynamic.engines.simulator.machine import Machine
 
-Registers = list[Optional[Array]]
+Registers = list[Array | None]
 
 
 class Strand:
@@ -46,7 +46,7 @@ class Strand:
 
     @property
     def lanes(self) -> int:
-        return self.b * self.t
+        return int(self.b * self.t)
 
     def ids(self) -> Array:
         """Numbers of all threads within the batch, int64 of shape (b, t)."""

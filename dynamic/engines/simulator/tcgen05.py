@@ -63,12 +63,19 @@ def decode(word: int, kind: str, scaled: bool) -> Instruction:
     kinds = _KINDS[kind]
     a, b = kinds.get(word >> 7 & 7), kinds.get(word >> 10 & 7)
     if a is None or b is None:
-        raise Fault("bad-descriptor", f"instruction descriptor {word:#010x} names element types {word >> 7 & 7} and {word >> 10 & 7}, unknown to kind .{kind}")
+        raise Fault(
+            "bad-descriptor",
+            f"instruction descriptor {word:#010x} names element types {word >> 7 & 7} and {word >> 10 & 7}, "
+            f"unknown to kind .{kind}",
+        )
     if word >> 2 & 1:
         raise Unsupported("sparse tcgen05.mma is not simulated")
     d = {0: "f16", 1: "f32", 2: "s32"}.get(word >> 4 & 3, "") if not scaled else "f32"
     if (d == "s32") != (kind == "i8") or not d:
-        raise Fault("bad-descriptor", f"instruction descriptor {word:#010x} names result type {word >> 4 & 3}, unknown to kind .{kind}")
+        raise Fault(
+            "bad-descriptor",
+            f"instruction descriptor {word:#010x} names result type {word >> 4 & 3}, unknown to kind .{kind}",
+        )
     n = (word >> 17 & 63) << 3
     m = (word >> 24 & 31) << 4
     return Instruction(
@@ -85,7 +92,10 @@ def tile_of(words: Array, rows: Array) -> tuple[Array, Tile]:
     if (layout != layout[0]).any():
         raise Unsupported("one tcgen05 instruction with several operand layouts at once is not simulated")
     if first >> 46 & 7 != 1:
-        raise Fault("bad-descriptor", f"shared memory descriptor {first:#018x} lacks the constant 0b001 in bits 46 to 48 that tcgen05 asks for")
+        raise Fault(
+            "bad-descriptor",
+            f"shared memory descriptor {first:#018x} lacks the constant 0b001 in bits 46 to 48 that tcgen05 asks for",
+        )
     mode = first >> 61
     if mode not in _SWIZZLE:
         raise Fault("bad-descriptor", f"shared memory descriptor {first:#018x} has swizzle mode {mode}")
@@ -184,7 +194,10 @@ def mma(
         return
     kind, group, vectors, ws = form
     if int(chosen.sum(axis=1).max()) > 1:
-        raise Fault("issued-by-many", f"tcgen05.mma is issued by {int(chosen.sum(axis=1).max())} threads of a CTA; one thread issues it")
+        raise Fault(
+            "issued-by-many",
+            f"tcgen05.mma is issued by {int(chosen.sum(axis=1).max())} threads of a CTA; one thread issues it",
+        )
     machine = strand.machine
     memory = machine.tensor
     assert memory is not None
@@ -204,7 +217,10 @@ def mma(
     if any(x.any() for x in off):
         raise Unsupported("tcgen05.mma with disabled output lanes is not simulated")
     if machine.checker is not None:
-        for at, outer, turned in ((None if a_in_memory else a_at, spec.m, spec.a_transposed), (b_at, spec.n, spec.b_transposed)):
+        for at, outer, turned in (
+            (None if a_in_memory else a_at, spec.m, spec.a_transposed),
+            (b_at, spec.n, spec.b_transposed),
+        ):
             if at is not None:
                 pieces = pieces_of(rows, at, kind, outer // group, turned)
                 machine.checker.read_by_tensor_core(strand, chosen, rows, pieces, tile_of(at, rows)[1].swizzle)
@@ -218,7 +234,8 @@ def mma(
             part = np.flatnonzero(adds == adding)
             if len(part):
                 _multiply(
-                    strand, memory, spec, group, vectors, ws, rows[part], d_at[part], a_at[part], a_in_memory, b_at[part],
+                    strand, memory, spec, group, vectors, ws, rows[part], d_at[part], a_at[part],
+                    a_in_memory, b_at[part],
                     adding, None if s_a is None else s_a[part], None if s_b is None else s_b[part], shrink,
                 )  # fmt: skip
 
@@ -229,11 +246,16 @@ def _check_shape(spec: Instruction, group: int, ws: bool) -> None:
     m_ok = (32, 64, 128) if ws else ((64, 128) if group == 1 else (128, 256))
     n_step = 8 if spec.m == 64 and group == 1 else 16
     if spec.m not in m_ok or spec.n % n_step or not 8 <= spec.n <= 256:
-        raise Fault("bad-descriptor", f"instruction descriptor asks for M = {spec.m}, N = {spec.n}, which kind .{spec.kind} with cta_group::{group} does not have")
+        raise Fault(
+            "bad-descriptor",
+            f"instruction descriptor asks for M = {spec.m}, N = {spec.n}, which kind .{spec.kind} with "
+            f"cta_group::{group} does not have",
+        )
 
 
 def _multiply(
-    strand: Strand, memory: TensorMemory, spec: Instruction, group: int, vectors: int, ws: bool, rows: Array, d_at: Array,
+    strand: Strand, memory: TensorMemory, spec: Instruction, group: int, vectors: int, ws: bool, rows: Array,
+    d_at: Array,
     a_at: Array, a_in_memory: bool, b_at: Array, adding: bool, s_a: Array | None, s_b: Array | None, shrink: int,
 ) -> None:  # fmt: skip
     """D = A·B or D += A·B for issuers that agree whether to add; for CTA pairs each CTA holds half of M and N."""
@@ -241,11 +263,11 @@ def _multiply(
     m, n = spec.m // group, spec.n // group
     parts = [rows] if not pair else [rows - rows % 2, rows - rows % 2 + 1]
     lanes = row_lanes(m, pair, ws)
-    b = np.concatenate(
-        [operand(strand, p, b_at, spec.kind, spec.b, n, spec.b_transposed) for p in parts], axis=1
-    )
+    b = np.concatenate([operand(strand, p, b_at, spec.kind, spec.b, n, spec.b_transposed) for p in parts], axis=1)
     if s_b is not None:
-        b = b * np.repeat(_pair_scales(memory, parts, s_b, spec.n, spec.b_scale, vectors, spec), spec.k // vectors, axis=-1)
+        b = b * np.repeat(
+            _pair_scales(memory, parts, s_b, spec.n, spec.b_scale, vectors, spec), spec.k // vectors, axis=-1
+        )
     if spec.negate_b:
         b = -b
     for p in parts:
@@ -261,7 +283,9 @@ def _multiply(
         _accumulate(strand, memory, spec, p, d_at, a, b, lanes, adding, shrink, _halved(spec, pair, ws, m))
 
 
-def _pair_scales(memory: TensorMemory, parts: list[Array], s_b: Array, n: int, first: int, vectors: int, spec: Instruction) -> Array:
+def _pair_scales(
+    memory: TensorMemory, parts: list[Array], s_b: Array, n: int, first: int, vectors: int, spec: Instruction
+) -> Array:
     """B's scale factors: each CTA of a pair holds all of them."""
     return scales(memory, parts[0], s_b, n, first, vectors, spec.scale_format)
 
@@ -298,10 +322,15 @@ def _accumulate(
     old = cells.reshape(len(rows), width, bands, m).transpose(0, 2, 1, 3).reshape(len(rows), spec.n, m)
     total: Array | None = None
     if adding:
-        total = values.decode(old & np.uint32(0xFFFF), "f16") if spec.d == "f16" else old.view("i4" if spec.d == "s32" else "f4")
+        total = (
+            values.decode(old & np.uint32(0xFFFF), "f16")
+            if spec.d == "f16"
+            else old.view("i4" if spec.d == "s32" else "f4")
+        )
         if shrink:
             total = total * np.float32(2.0**-shrink)
-    out = matrix.multiply(b, np.swapaxes(a, -1, -2), total, mode)
+    how = matrix.adder(spec.b, spec.a, half=spec.d == "f16")
+    out = matrix.multiply(b, np.swapaxes(a, -1, -2), total, mode, how)
     if spec.d == "f16":
         bits = values.encode(out, "f16").astype("u4")
     else:
@@ -378,8 +407,8 @@ def shift(strand: Strand, address: Array, group: int, mask: Array | None) -> Non
         lane = np.arange(128)
         keep = lane[lane % 32 != 31]
         memory.check(rows[:, None], column, keep[None])
-        index = (rows[:, None, None], column[:, :, None])
-        memory.cells[(*index, keep[None, None])] = memory.cells[(*index, keep[None, None] + 1)]
+        cta, where, lanes = rows[:, None, None], column[:, :, None], keep[None, None]
+        memory.cells[cta, where, lanes] = memory.cells[cta, where, lanes + 1]
         machine.version += 1
 
     machine.asynchronous.submit(act)

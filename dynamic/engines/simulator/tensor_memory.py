@@ -49,12 +49,17 @@ class TensorMemory:
         self.machine.version += 1
         for row, n, at in zip(rows.tolist(), wanted.tolist(), index.tolist(), strict=True):
             if n < 32 or n > COLUMNS or n & (n - 1):
-                raise Fault("tmem-count", f"tcgen05.alloc of {n} columns; a power of two from 32 to {COLUMNS} is allowed")
+                raise Fault(
+                    "tmem-count", f"tcgen05.alloc of {n} columns; a power of two from 32 to {COLUMNS} is allowed"
+                )
             if self.relinquished[row]:
                 raise Fault("tmem-lifecycle", f"CTA {self._cta(row)} allocates after it gave up its permit")
             free = [c for c in range(0, COLUMNS, n) if not self.owner[row, c : c + n].any()]
             if not free:
-                raise Fault("tmem-exhausted", f"CTA {self._cta(row)} asks for {n} columns, which are not free: tcgen05.alloc never returns")
+                raise Fault(
+                    "tmem-exhausted",
+                    f"CTA {self._cta(row)} asks for {n} columns, which are not free: tcgen05.alloc never returns",
+                )
             self.serial += 1
             self.owner[row, free[0] : free[0] + n] = self.serial
             self.machine.shared.view("u4")[at] = free[0]
@@ -73,9 +78,14 @@ class TensorMemory:
             c = a & 0xFFFF
             owners = self.owner[row, c : c + n]
             if len(owners) < n or not owners.all() or (owners != owners[0]).any():
-                raise Fault("tmem-lifecycle", f"CTA {self._cta(row)} frees columns {c} to {c + n - 1}, which are no allocation of its own")
+                raise Fault(
+                    "tmem-lifecycle",
+                    f"CTA {self._cta(row)} frees columns {c} to {c + n - 1}, which are no allocation of its own",
+                )
             if int((self.owner[row] == owners[0]).sum()) != n:
-                raise Fault("tmem-lifecycle", f"CTA {self._cta(row)} frees {n} columns of an allocation of another size")
+                raise Fault(
+                    "tmem-lifecycle", f"CTA {self._cta(row)} frees {n} columns of an allocation of another size"
+                )
             owners[:] = 0
 
     def relinquish(self, strand: Strand, mask: Array | None) -> None:
@@ -87,12 +97,18 @@ class TensorMemory:
         rows = np.flatnonzero(self.owner.any(axis=1))
         if len(rows):
             n = int((self.owner[rows[0]] > 0).sum())
-            raise Fault("tmem-leak", f"{len(rows)} CTAs end with Tensor Memory allocated, CTA {self._cta(int(rows[0]))} with {n} columns")
+            raise Fault(
+                "tmem-leak",
+                f"{len(rows)} CTAs end with Tensor Memory allocated, CTA {self._cta(int(rows[0]))} with {n} columns",
+            )
 
     def check(self, row: Array, column: Array, lane: Array) -> None:
         """Every cell lies in an allocation; arrays broadcast together."""
         if column.size and (int(column.min()) < 0 or int(column.max()) >= COLUMNS or int(lane.max()) >= LANES):
-            raise Fault("tmem-bounds", f"Tensor Memory column {int(column.max())}, lane {int(lane.max())} is outside 512 columns of 128 lanes")
+            raise Fault(
+                "tmem-bounds",
+                f"Tensor Memory column {int(column.max())}, lane {int(lane.max())} is outside 512 columns of 128 lanes",
+            )
         owners = self.owner[row, column]
         if not owners.all():
             bad = np.argwhere(np.broadcast_arrays(owners, column)[0] == 0)[0]
@@ -100,7 +116,9 @@ class TensorMemory:
             cta = self._cta(int(np.broadcast_to(row, owners.shape)[tuple(bad)]))
             raise Fault("tmem-unallocated", f"column {which} of CTA {cta} is used but not allocated")
 
-    def cells_of(self, strand: Strand, address: Array, shape: str, count: int, packed: bool, split: int) -> tuple[Array, Array, Array]:
+    def cells_of(
+        self, strand: Strand, address: Array, shape: str, count: int, packed: bool, split: int
+    ) -> tuple[Array, Array, Array]:
         """CTA rows (b, 1, 1, 1), columns and lanes (b|1, warps, registers, 32) that a load or store touches."""
         w = matrix.warps_of(strand)
         base = np.broadcast_to(address, (address.shape[0], strand.t)).reshape(-1, w, 32)[..., 0].astype("i8")
@@ -111,7 +129,9 @@ class TensorMemory:
         if (lanes // 32 != quarter).any():
             bad = int(np.argwhere((lanes // 32 != quarter).any(axis=(0, 2, 3)))[0, 0])
             raise Fault(
-                "tmem-lanes", f"warp {int(strand.tid[0, 32 * bad]) // 32} touches Tensor Memory lane {int(lanes[0, bad].min())}; a warp w may touch lanes 32 (w mod 4) to 32 (w mod 4) + 31 only"
+                "tmem-lanes",
+                f"warp {int(strand.tid[0, 32 * bad]) // 32} touches Tensor Memory lane {int(lanes[0, bad].min())}; "
+                f"a warp w may touch lanes 32 (w mod 4) to 32 (w mod 4) + 31 only",
             )
         return strand.cta[:, :, None, None], columns, lanes
 
@@ -130,13 +150,22 @@ class TensorMemory:
             data = np.empty((strand.b, strand.warps, column.shape[2], 32), "u4")
             for warp, thread, start, first in blocks:
                 n = 32 if shape == "32x32b" else 16
-                data[:, warp, :, thread : thread + n] = self.cells[rows, start : start + data.shape[2], first : first + n]
+                data[:, warp, :, thread : thread + n] = self.cells[
+                    rows, start : start + data.shape[2], first : first + n
+                ]
         if packed:
             data = (data[:, :, 0::2] & np.uint32(0xFFFF)) | (data[:, :, 1::2] << np.uint32(16))
         return list(np.ascontiguousarray(data.transpose(2, 0, 1, 3)).reshape(-1, strand.b, strand.t))
 
     def store(
-        self, strand: Strand, address: Array, parts: list[Array], shape: str, packed: bool, split: int, mask: Array | None
+        self,
+        strand: Strand,
+        address: Array,
+        parts: list[Array],
+        shape: str,
+        packed: bool,
+        split: int,
+        mask: Array | None,
     ) -> None:
         """`tcgen05.st`; a warp takes part where its first thread's mask holds."""
         if mask is not None and not mask.any():
@@ -177,9 +206,7 @@ class TensorMemory:
         parts = (0,) if shape == "32x32b" else (0, 16)
         full = np.broadcast_to(column, np.broadcast_shapes(column.shape, lane.shape))
         lanes = np.broadcast_to(lane, full.shape)
-        return [
-            (w, t, int(full[0, w, 0, t]), int(lanes[0, w, 0, t])) for w in range(full.shape[1]) for t in parts
-        ]
+        return [(w, t, int(full[0, w, 0, t]), int(lanes[0, w, 0, t])) for w in range(full.shape[1]) for t in parts]
 
 
 def pattern(shape: str, count: int, packed: bool, split: int) -> tuple[Array, Array]:

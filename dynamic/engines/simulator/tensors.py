@@ -72,7 +72,9 @@ def complete(strand: Strand, address: Array, count: Array, mask: Array | None) -
     if chosen.any():
         row, where = place(strand, address, chosen)
         bytes_ = -flat(strand, count, chosen).astype("i8")
-        strand.machine.asynchronous.barriers.update(row, where, np.zeros(len(row), "i8"), bytes_, what="mbarrier.complete_tx")
+        strand.machine.asynchronous.barriers.update(
+            row, where, np.zeros(len(row), "i8"), bytes_, what="mbarrier.complete_tx"
+        )
 
 
 def passed(strand: Strand, address: Array, parity: Array, mask: Array | None) -> Array:
@@ -158,7 +160,9 @@ def _check_rank(m: TensorMap, given: int, gather: bool) -> None:
         raise Fault("bad-tensor-map", f"the instruction gives {given} coordinates, the map has rank {len(m.size)}")
 
 
-def _spread(strand: Strand, chosen: Array, multicast: Array, to: Array, signal: Array) -> tuple[Array, Array, Array, Array, Array]:
+def _spread(
+    strand: Strand, chosen: Array, multicast: Array, to: Array, signal: Array
+) -> tuple[Array, Array, Array, Array, Array]:
     """One entry a destination CTA of the cluster: rows, addresses, mbarrier rows and addresses, issuer."""
     machine = strand.machine
     base = machine.cluster_base(flat(strand, strand.cta, chosen))
@@ -170,7 +174,13 @@ def _spread(strand: Strand, chosen: Array, multicast: Array, to: Array, signal: 
 
 
 def store(
-    strand: Strand, map_address: Array, parts: list[Array], source: Array, mask: Array | None, reduce: str, scatter: bool
+    strand: Strand,
+    map_address: Array,
+    parts: list[Array],
+    source: Array,
+    mask: Array | None,
+    reduce: str,
+    scatter: bool,
 ) -> None:
     """`cp.async.bulk.tensor` and `cp.reduce.async.bulk.tensor` from shared to global memory, by bulk group."""
     chosen = chosen_threads(strand, mask)
@@ -255,7 +265,9 @@ def bulk(
 # ---- tensor maps
 
 
-def replace(strand: Strand, space: str, address: Array, name: str, ordinal: int, value: Array, mask: Array | None) -> None:
+def replace(
+    strand: Strand, space: str, address: Array, name: str, ordinal: int, value: Array, mask: Array | None
+) -> None:
     """`tensormap.replace`: one field of a map in shared or global memory."""
     chosen = chosen_threads(strand, mask)
     if not chosen.any():

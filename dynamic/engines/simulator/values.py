@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,8 +17,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 #: numpy's name of each register representation.
 DTYPE = {
-    name: np.dtype(name)
-    for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "bool", "c16")
+    name: np.dtype(name) for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "bool", "c16")
 }
 
 
@@ -65,7 +64,7 @@ def table(name: str) -> Array:
     if name == "ue8m0":
         values = np.exp2(np.arange(256, dtype="f8") - 127).astype("f4")
         values[255] = np.nan
-        return values
+        return cast(Array, values)
     form = FORMATS[name]
     codes = np.arange(256) & ((1 << form.bits) - 1)
     exponent = (codes >> form.mantissa) & ((1 << form.exponent) - 1)
@@ -86,13 +85,13 @@ def decode(bits: Array, name: str) -> Array:
     if name == "f16":
         return np.asarray(bits, dtype="u2").view("f2").astype("f4")
     if name == "bf16":
-        return (np.asarray(bits, dtype="u4") << np.uint32(16)).view("f4")
+        return cast(Array, (np.asarray(bits, dtype="u4") << np.uint32(16)).view("f4"))
     if name == "f32":
         return np.asarray(bits, dtype="u4").view("f4")
     if name == "f64":
         return np.asarray(bits, dtype="u8").view("f8")
     if name == "tf32":
-        return (np.asarray(bits, dtype="u4") & np.uint32(0xFFFFE000)).view("f4")
+        return cast(Array, (np.asarray(bits, dtype="u4") & np.uint32(0xFFFFE000)).view("f4"))
     return np.take(table(name), np.asarray(bits, dtype="u1"))
 
 
@@ -101,7 +100,7 @@ def bf16(values: Array) -> Array:
     bits = np.ascontiguousarray(values, dtype="f4").view("u4")
     out = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype("u2")
     bad = np.isnan(values)
-    return np.where(bad, np.uint16(0x7FFF), out) if bad.any() else out
+    return cast(Array, np.where(bad, np.uint16(0x7FFF), out) if bad.any() else out)
 
 
 def f16(values: Array) -> Array:

@@ -7,6 +7,8 @@ be read.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from kcontract.dynamic.engines.simulator import arith
@@ -73,7 +75,7 @@ def permute(strand: Strand, x: Array, lanes: Array) -> Array:
     if x.shape[1] == 1 and strand.t > 1:
         return x
     if strand.warps:
-        return grid(strand, x).take(lanes, axis=2).reshape(x.shape)
+        return cast(Array, grid(strand, x).take(lanes, axis=2).reshape(x.shape))
     spread = _Spread(strand)
     there = np.where(spread.present[:, lanes], lanes, _LANES)
     return spread.back(np.take_along_axis(spread.out(x), there, axis=1))
@@ -164,11 +166,18 @@ def reduce(strand: Strand, op: str, x: Array, members: Array, *, absolute: bool,
         out = np.where(poisoned, arith.canonical(out.dtype), out)
         return _result(strand, spread, out)
     limits = np.iinfo(values.dtype)
-    start_of = {"add": 0, "or": 0, "xor": 0, "and": -1 if limits.min < 0 else limits.max, "min": limits.max, "max": limits.min}
+    start_of = {
+        "add": 0,
+        "or": 0,
+        "xor": 0,
+        "and": -1 if limits.min < 0 else limits.max,
+        "min": limits.max,
+        "max": limits.min,
+    }
     chosen = np.where(part, values, values.dtype.type(start_of[op]))
     ufunc = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "min": np.minimum,
              "max": np.maximum}[op]  # fmt: skip
-    out = ufunc.reduce(chosen, axis=-1, keepdims=True, **({"dtype": values.dtype} if op == "add" else {}))
+    out = ufunc.reduce(chosen, axis=-1, keepdims=True, dtype=values.dtype)
     return _result(strand, spread, out)
 
 
@@ -176,7 +185,9 @@ def active(strand: Strand) -> Array:
     if strand.warps:
         return np.full((1, 1), 0xFFFFFFFF, "u4")
     spread = _Spread(strand)
-    return spread.back(np.broadcast_to((spread.present * _BITS).sum(axis=1, dtype="u4")[:, None], (len(spread.warps), 32)))
+    return spread.back(
+        np.broadcast_to((spread.present * _BITS).sum(axis=1, dtype="u4")[:, None], (len(spread.warps), 32))
+    )
 
 
 def elect(strand: Strand, members: Array) -> tuple[Array, Array]:

@@ -71,7 +71,9 @@ def operand(strand: Strand, x: Array, kind: str, outer: int, k: int, transposed:
     checker = strand.machine.checker
     if checker is not None:
         pieces = matrix.tile_addresses(start.reshape(-1), tile, outer, k, size, major)
-        checker.read_by_wgmma(strand, np.broadcast_to(row.reshape(-1)[:, None, None], pieces.shape), pieces, tile.swizzle)
+        checker.read_by_wgmma(
+            strand, np.broadcast_to(row.reshape(-1)[:, None, None], pieces.shape), pieces, tile.swizzle
+        )
     out = decode(data, kind)
     if transposed:
         out = np.swapaxes(out, -1, -2)
@@ -132,7 +134,10 @@ def multiply(
         a = np.concatenate(lefts, axis=-1) if len(lefts) > 1 else lefts[0]
         b = np.concatenate(rights, axis=-1) if len(rights) > 1 else rights[0]
         old = (accumulator(strand, d, form) if total is None else total) if keep else None
-        total = matrix.multiply(a, np.swapaxes(b, -1, -2), old, mode)
+        how = matrix.adder(form.a, form.b, half=form.d == "f16", coarse=form.a in ("e4m3", "e5m2"))
+        total = matrix.multiply(a, np.swapaxes(b, -1, -2), old, mode, how)
+        if form.d == "f16" and mode != "fp32":
+            total = values.decode(values.encode(total, "f16"), "f16")
         lefts.clear()
         rights.clear()
 
@@ -148,7 +153,11 @@ def multiply(
             keep, total = False, None
             lefts.clear()
             rights.clear()
-        x = fragment(strand, a, form) if isinstance(a, list) else operand(strand, a, form.a, 64, form.k, form.a_transposed)
+        x = (
+            fragment(strand, a, form)
+            if isinstance(a, list)
+            else operand(strand, a, form.a, 64, form.k, form.a_transposed)
+        )
         y = operand(strand, b, form.b, form.n, form.k, form.b_transposed)
         lefts.append(-x if form.negate_a else x)
         rights.append(-y if form.negate_b else y)

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (programs are kept as they read: a line an instruction sequence)
 """Small PTX programs with one seeded fault each, beside the same program without it.
 
 A program is text with places ``<good|bad>``: the twin takes the left side, the faulty one the right. Each runs one CTA

@@ -1,4 +1,4 @@
-"""Random Triton kernels with a numpy reference: a chain of statements over float32, float16, bfloat16 and int32 vectors.
+"""Random Triton kernels with a numpy reference: chains of statements on float32, float16, bfloat16, int32.
 
 ``make(seed)`` gives the kernel's source and a function of its inputs. Without floating-point contraction every result
 is defined to the bit (sums of floats are kept exact by small integers), so simulator, GPU and numpy must agree.
@@ -142,7 +142,11 @@ class Program:
         """float32 and int32 outputs, (OUTPUTS, size) each."""
         known: dict[str, Array] = {}
         for name, kind in INPUTS.items():
-            known[name] = values.decode(inputs[name], "bf16") if kind == "b" else inputs[name].astype("f4" if kind in "fh" else "i4")
+            known[name] = (
+                values.decode(inputs[name], "bf16")
+                if kind == "b"
+                else inputs[name].astype("f4" if kind in "fh" else "i4")
+            )
         with np.errstate(all="ignore"):
             for name, operation, takes in self.steps:
                 known[name] = operation.reference(*(known[t] for t in takes))
@@ -158,7 +162,9 @@ class Program:
         for name, kind in INPUTS.items():
             real = (rng.standard_normal(self.size) * rng.choice([1e-3, 1.0, 8.0], self.size)).astype("f4")
             if kind == "i":
-                found[name] = rng.integers(-(2**31), 2**31, self.size).astype("i4") >> rng.integers(0, 28, self.size).astype("i4")
+                found[name] = rng.integers(-(2**31), 2**31, self.size).astype("i4") >> rng.integers(
+                    0, 28, self.size
+                ).astype("i4")
             else:
                 found[name] = real if kind == "f" else real.astype("f2") if kind == "h" else values.bf16(real)
         return found

@@ -14,11 +14,12 @@ torch = pytest.importorskip("torch", reason="the simulator runs programs on torc
 triton = pytest.importorskip("triton", reason="the simulator runs what Triton compiles")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import kernels as K  # noqa: E402
+import simulated_kernels as K  # noqa: E402
 
 from kcontract.dynamic.engines.simulator.driver import SimulatedDriver, simulate  # noqa: E402
 
-TARGETS = ("sm_80", "sm_90", "sm_100")
+#: One target a run by default; the others are marked slow, for their compile times.
+TARGETS = (pytest.param("sm_80", marks=pytest.mark.slow), "sm_90", pytest.param("sm_100", marks=pytest.mark.slow))
 
 
 @pytest.fixture(params=TARGETS)
@@ -93,7 +94,11 @@ def test_gather(sim: SimulatedDriver) -> None:
 def test_integer_atomics(sim: SimulatedDriver) -> None:
     x = torch.randint(-1000, 1000, (1000,), dtype=torch.int32)
     total, big = torch.zeros(4, dtype=torch.int32), torch.full((1,), -(2**31), dtype=torch.int32)
-    small, bits, count = torch.full((1,), 2**31 - 1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    small, bits, count = (
+        torch.full((1,), 2**31 - 1, dtype=torch.int32),
+        torch.zeros(1, dtype=torch.int32),
+        torch.zeros(1, dtype=torch.int32),
+    )
     K.atomics[(4,)](x, total, big, small, bits, count, 1000, BLOCK=256)
     assert torch.equal(total, torch.nn.functional.pad(x, (0, 0)).reshape(-1, 4).sum(0).int())
     assert (int(big), int(small), int(bits), int(count)) == (max(0, int(x.max())), min(0, int(x.min())), 15, 4)
@@ -142,7 +147,9 @@ def test_math(sim: SimulatedDriver) -> None:
     expected = [v.exp(), a.log(), v.sin(), v.cos(), a.sqrt(), a.rsqrt(), v.sigmoid(), v.erf(), v.floor(), 1 / v,
                 a.sqrt(), v * v + v, v.exp2(), a.log2(), v.ceil()]  # fmt: skip
     for k, want in enumerate(expected):
-        torch.testing.assert_close(out[k].double(), want.float().double(), rtol=2e-5, atol=2e-6, msg=lambda m, k=k: f"{k}: {m}")
+        torch.testing.assert_close(
+            out[k].double(), want.float().double(), rtol=2e-5, atol=2e-6, msg=lambda m, k=k: f"{k}: {m}"
+        )
     assert torch.equal(out[9], 1 / x)
     assert torch.equal(out[10], torch.from_numpy(np.sqrt(x.abs().numpy())))  # torch's own is not correctly rounded
 
@@ -158,8 +165,11 @@ _FROM = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "
          "i16": torch.int16, "i64": torch.int64}  # fmt: skip
 
 
-@pytest.mark.parametrize("source", list(_FROM))
-@pytest.mark.parametrize("target", ["fp16", "bf16", "fp32", "i8", "i32"])
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("fp32", "fp16"), ("fp32", "bf16"), ("fp16", "i8"), ("i8", "bf16"), ("bf16", "fp32"), ("fp64", "i32")]
+    + [pytest.param(s, t, marks=pytest.mark.slow) for s in _FROM for t in ("fp16", "bf16", "fp32", "i8", "i32")],
+)
 def test_convert(sim: SimulatedDriver, source: str, target: str) -> None:
     to = {**_FROM, "i32": torch.int32}[target]
     x = (torch.randn(512, dtype=torch.float64) * 30).to(_FROM[source])
@@ -174,7 +184,9 @@ def test_eight_bit_floats(sim: SimulatedDriver, name: str) -> None:
         pytest.skip("Triton has no e4m3 before sm_89")
     import triton.language as tl
 
-    x = torch.cat([torch.randn(500) * 20, torch.tensor([0.0, -0.0, 1e-4, 300.0, 448.0, 2e-3, 0.3, -1e-3, 100.0, 0.1, 0.2, 7.0])])
+    x = torch.cat(
+        [torch.randn(500) * 20, torch.tensor([0.0, -0.0, 1e-4, 300.0, 448.0, 2e-3, 0.3, -1e-3, 100.0, 0.1, 0.2, 7.0])]
+    )
     out = torch.empty(512)
     K.round_trip[(1,)](x, out, DTYPE=getattr(tl, name), BLOCK=512)
     kind = {"float8e4nv": torch.float8_e4m3fn, "float8e5": torch.float8_e5m2}[name]

@@ -10,14 +10,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faulty_ptx import CASES, Seeded  # noqa: E402
+from faulty_ptx import CASES, Seeded
 
-from kcontract.dynamic.engines.base import Record  # noqa: E402
-from kcontract.dynamic.engines.simulator.engine import SimulatorEngine  # noqa: E402
-from kcontract.dynamic.engines.simulator.launch import Options  # noqa: E402
-from kcontract.ir.artifact import Artifact  # noqa: E402
-from kcontract.ir.launch import Launch  # noqa: E402
-from kcontract.ir.target import Target  # noqa: E402
+from kcontract.dynamic.engines.base import Record
+from kcontract.dynamic.engines.simulator.engine import SimulatorEngine
+from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.ir.artifact import Artifact
+from kcontract.ir.launch import Launch
+from kcontract.ir.target import Target
 
 
 def run(case: Seeded, faulty: bool, checked: bool = True) -> Record:
@@ -50,5 +50,7 @@ def test_the_product_is_right() -> None:
     artifact = Artifact("k", Target.parse("sm_100"), ptx=case.text(False), metadata={"shared": 16384})
     out = np.zeros(1024, "f4")
     for checked in (False, True):
-        SimulatorEngine("sm_100", Options(checked=checked)).run(artifact, Launch((1, 1, 1)), {"in": np.zeros(1024, "u4"), "out": out})
+        SimulatorEngine("sm_100", Options(checked=checked)).run(
+            artifact, Launch((1, 1, 1)), {"in": np.zeros(1024, "u4"), "out": out}
+        )
         assert (out[:128] == 16.0).all()

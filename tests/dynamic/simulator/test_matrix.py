@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,13 @@ torch = pytest.importorskip("torch", reason="the simulator runs programs on torc
 triton = pytest.importorskip("triton", reason="the simulator runs what Triton compiles")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import kernels as K  # noqa: E402
+import simulated_kernels as K  # noqa: E402
 import triton.language as tl  # noqa: E402
 
 from kcontract.dynamic.engines.simulator.driver import SimulatedDriver, simulate  # noqa: E402
 
-TARGETS = ("sm_80", "sm_90", "sm_100")
+#: One target a run by default; the others are marked slow, for their compile times.
+TARGETS = (pytest.param("sm_80", marks=pytest.mark.slow), pytest.param("sm_90", marks=pytest.mark.slow), "sm_100")
 
 
 @pytest.fixture(params=TARGETS)
@@ -63,9 +63,16 @@ def test_dot_accumulates_in_half_where_asked(sim: SimulatedDriver) -> None:
     assert torch.equal(c.double(), a.double() @ b.double())
 
 
-@pytest.mark.parametrize("kind", ["fp16", "bf16", "fp8e5"])
-@pytest.mark.parametrize("trans", [False, True])
-@pytest.mark.parametrize("tile", [(128, 64, 64), (64, 64, 32)])
+@pytest.mark.parametrize(
+    ("kind", "trans", "tile"),
+    [("fp16", False, (128, 64, 64)), ("bf16", True, (64, 64, 32))]
+    + [
+        pytest.param(kind, trans, tile, marks=pytest.mark.slow)
+        for kind in ("fp16", "bf16", "fp8e5")
+        for trans in (False, True)
+        for tile in ((128, 64, 64), (64, 64, 32))
+    ],
+)
 def test_matmul_pipelined_with_tails(sim: SimulatedDriver, kind: str, trans: bool, tile: tuple[int, int, int]) -> None:
     m, n, k = 160, 96, 112
     a, b = torch.randn(m, k).to(_TYPES[kind]), torch.randn(k, n).to(_TYPES[kind])
@@ -76,8 +83,11 @@ def test_matmul_pipelined_with_tails(sim: SimulatedDriver, kind: str, trans: boo
     torch.testing.assert_close(c.double(), a.double() @ b.double(), rtol=1e-5, atol=2e-4)
 
 
-@pytest.mark.parametrize("kind", ["fp16", "bf16"])
-@pytest.mark.parametrize(("causal", "rows"), [(False, 128), (True, 64)])
+@pytest.mark.parametrize(
+    ("kind", "causal", "rows"),
+    [("fp16", False, 128), ("bf16", True, 64)]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in (("bf16", False, 128), ("fp16", True, 64))],
+)
 def test_attention(sim: SimulatedDriver, kind: str, causal: bool, rows: int) -> None:
     q, k, v = (torch.randn(256, 64).to(_TYPES[kind]) for _ in range(3))
     out = torch.empty_like(q)

@@ -26,14 +26,16 @@ def agree(seed: int, target: str, folder: Path, checked: bool) -> None:
     tensors = {n: v.view(torch.bfloat16) if n[0] == "b" else v for n, v in tensors.items()}
     floats, integers = torch.zeros(4, program.size), torch.zeros(4, program.size, dtype=torch.int32)
     with simulate(target, Options(checked=checked)):
-        kernel[(1,)](*tensors.values(), floats, integers, N=program.size, num_warps=program.warps, enable_fp_fusion=False)
+        kernel[(1,)](
+            *tensors.values(), floats, integers, N=program.size, num_warps=program.warps, enable_fp_fusion=False
+        )
     expected = program.reference(inputs)
     finite = np.isfinite(expected[0])
     np.testing.assert_array_equal(floats.numpy()[finite], expected[0][finite], err_msg=program.source)
     np.testing.assert_array_equal(integers.numpy(), expected[1], err_msg=program.source)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_kernels(seed: int, tmp_path: Path) -> None:
     agree(seed, ("sm_80", "sm_90", "sm_100")[seed % 3], tmp_path, checked=seed % 2 == 0)
 

@@ -12,13 +12,15 @@ torch = pytest.importorskip("torch", reason="the simulator runs programs on torc
 triton = pytest.importorskip("triton", reason="the simulator runs what Triton compiles")
 sys.path.insert(0, str(Path(__file__).parent))
 
-import kernels as K  # noqa: E402
+import simulated_kernels as K  # noqa: E402
 from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 from kcontract.dynamic.engines.simulator.driver import SimulatedDriver, simulate  # noqa: E402
 
 
-@pytest.fixture(params=("sm_80", "sm_90", "sm_100"))
+@pytest.fixture(
+    params=(pytest.param("sm_80", marks=pytest.mark.slow), pytest.param("sm_90", marks=pytest.mark.slow), "sm_100")
+)
 def sim(request: pytest.FixtureRequest) -> Iterator[SimulatedDriver]:
     torch.manual_seed(0)
     triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))

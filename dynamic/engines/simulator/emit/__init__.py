@@ -20,8 +20,8 @@ from kcontract.dynamic.engines.simulator.emit import (  # noqa: F401
 def namespace() -> dict[str, object]:
     """Modules that generated code refers to, besides those of plain arithmetic."""
     from kcontract.dynamic.engines.simulator import copies, tensors
+    from kcontract.dynamic.engines.simulator import matrix as matrices
     from kcontract.dynamic.engines.simulator import tcgen05 as tensor_cores
     from kcontract.dynamic.engines.simulator import wgmma as warpgroups
-    from kcontract.dynamic.engines.simulator import matrix as matrices
 
     return {"matrix": matrices, "copies": copies, "tensors": tensors, "wgmma": warpgroups, "tcgen05": tensor_cores}

@@ -1,4 +1,5 @@
-"""cp.async, bulk and tensor copies, mbarriers, tensor maps (PTX ISA 9, "Asynchronous copy", "mbarrier", "tensormap")."""
+"""cp.async, bulk and tensor copies, mbarriers, tensor maps (PTX ISA 9, "Asynchronous copy", "mbarrier", "
+""tensormap")."""
 
 from __future__ import annotations
 
@@ -124,7 +125,9 @@ def coordinates(g: Gen, i: Ins, x: Operand) -> tuple[str, str]:
 
 @form("mbarrier")
 def mbarrier(g: Gen, i: Ins) -> None:
-    what = i.need("init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "try_wait", "test_wait", "pending_count")
+    what = i.need(
+        "init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "try_wait", "test_wait", "pending_count"
+    )
     if what == "pending_count":
         raise i.bad("pending counts are not known")
     extra = i.flag("expect_tx") or what == "expect_tx"
@@ -143,7 +146,7 @@ def mbarrier(g: Gen, i: Ins) -> None:
         g.emit(f"tensors.complete(S, {g.address(i.args[0])}, {g.src(i.args[1], 'u32')}, {guard})")
     elif what in ("try_wait", "test_wait"):
         phase = g.src(i.args[2], "u32") if parity else f"({g.src(i.args[2], 'u64')} >> np.uint64(63))"
-        g.set(i.args[0], "pred", f"tensors.passed(S, {g.address(i.args[1])}, {phase}, {guard})")
+        g.assign(i.args[0], "pred", f"tensors.passed(S, {g.address(i.args[1])}, {phase}, {guard})")
     else:
         arrive(g, i, what, extra, guard)
 
@@ -160,14 +163,16 @@ def arrive(g: Gen, i: Ins, what: str, extra: bool, guard: str | None) -> None:
     name = g.temp()
     g.emit(f"{name} = tensors.arrive(S, {address}, {count}, {expected}, {guard}, {what == 'arrive_drop'})")
     if result is not None and not isinstance(result, Sink):
-        g.set(result, "b64", name)
+        g.assign(result, "b64", name)
 
 
 @form("tensormap")
 def tensormap(g: Gen, i: Ins) -> None:
     if i.take("cp_fenceproxy"):
         i.mods.clear()
-        g.emit(f"tensors.publish(S, {g.address(i.args[0])}, {g.address(i.args[1])}, {number(i, i.args[2])}, {g.guard()})")
+        g.emit(
+            f"tensors.publish(S, {g.address(i.args[0])}, {g.address(i.args[1])}, {number(i, i.args[2])}, {g.guard()})"
+        )
         return
     i.need("replace")
     i.need("tile")

@@ -70,7 +70,7 @@ def setp(g: Gen, i: Ins) -> None:
         g.emit(f"{name} = {text}")
     for name, (x, _) in zip(names, targets, strict=True):
         if not isinstance(x, Sink):
-            g.set(x, "pred", name)
+            g.assign(x, "pred", name)
 
 
 @form("set")
@@ -84,15 +84,15 @@ def set_value(g: Gen, i: Ins) -> None:
     if result in ("f16x2", "bf16x2"):
         one = 0x3C00 if result == "f16x2" else 0x3F80
         parts = [f"np.where({f}, np.uint16({one}), np.uint16(0))" for f in flags]
-        g.set(i.args[0], result, g.pack(parts, "u4"))
+        g.assign(i.args[0], result, g.pack(parts, "u4"))
     elif result in ("u32", "s32"):
         if len(flags) == 2:
             parts = [f"np.where({f}, np.uint16(0xffff), np.uint16(0))" for f in flags]
-            g.set(i.args[0], "b32", g.pack(parts, "u4"))
+            g.assign(i.args[0], "b32", g.pack(parts, "u4"))
         else:
-            g.set(i.args[0], "b32", f"np.where({flags[0]}, np.uint32(0xffffffff), np.uint32(0))")
+            g.assign(i.args[0], "b32", f"np.where({flags[0]}, np.uint32(0xffffffff), np.uint32(0))")
     elif result == "f32":
-        g.set(i.args[0], "f32", f"{flags[0]}.astype('f4')")
+        g.assign(i.args[0], "f32", f"{flags[0]}.astype('f4')")
     else:
         raise i.bad(f"a result of type .{result} is not known")
 
@@ -103,7 +103,7 @@ def select(g: Gen, i: Ins) -> None:
     bits = REPRESENTATION[kind]
     bits = kind if bits[0] in "f" else f"b{8 * int(bits[1:])}"
     a, b = g.src(i.args[1], bits), g.src(i.args[2], bits)
-    g.set(i.args[0], bits, f"W({g.src(i.args[3], 'pred')}, {a}, {b})")
+    g.assign(i.args[0], bits, f"W({g.src(i.args[3], 'pred')}, {a}, {b})")
 
 
 @form("slct")
@@ -112,4 +112,4 @@ def select_sign(g: Gen, i: Ins) -> None:
     i.flag("ftz")
     bits = f"b{kind[1:]}"
     a, b, c = g.src(i.args[1], bits), g.src(i.args[2], bits), g.src(i.args[3], test)
-    g.set(i.args[0], bits, f"W({c} >= 0, {a}, {b})")
+    g.assign(i.args[0], bits, f"W({c} >= 0, {a}, {b})")

@@ -37,7 +37,8 @@ _QUIET = re.compile(r"(setp|and|or|xor|not|mov|bra|nanosleep|selp)\b")
 
 
 def polling(g: Gen, start: int, end: int) -> tuple[bool, bool]:
-    """Whether the loop from one instruction to another asks memory again and again, and whether it does nothing else."""
+    """Whether the loop from one instruction to another asks memory again and again, and whether it does nothing "
+    "else."""
     names = [g.function.instructions[k].name for k in range(start, end + 1)]
     polls = [bool(_POLLS.match(name)) for name in names]
     return any(polls), any(polls) and all(p or _QUIET.match(n) for p, n in zip(polls, names, strict=True))

@@ -47,13 +47,13 @@ def integers(g: Gen, i: Ins, target: str, source: str, sat: bool) -> None:
     a = g.src(i.args[1], source)
     if sat:
         a = f"arith.clamp({a}, '{REPRESENTATION[target]}')"
-    g.set(i.args[0], target, f"{a}.astype('{REPRESENTATION[target]}')")
+    g.assign(i.args[0], target, f"{a}.astype('{REPRESENTATION[target]}')")
 
 
 def to_integer(g: Gen, i: Ins, target: str, source: str, ftz: bool) -> None:
     mode = i.need("rni", "rzi", "rmi", "rpi")
     a = floating.flushed(floating.load(g, i.args[1], source), ftz)[0]
-    g.set(i.args[0], target, f"arith.to_integer({a}, '{REPRESENTATION[target]}', '{mode}')")
+    g.assign(i.args[0], target, f"arith.to_integer({a}, '{REPRESENTATION[target]}', '{mode}')")
 
 
 def from_integer(g: Gen, i: Ins, target: str, source: str, sat: bool) -> None:
@@ -69,7 +69,7 @@ def from_integer(g: Gen, i: Ins, target: str, source: str, sat: bool) -> None:
         text = f"values.to_f32({a}.astype('f8'), '{mode}')"
     if sat:
         raise i.bad(".sat from an integer is not known")
-    g.set(i.args[0], target, text)
+    g.assign(i.args[0], target, text)
 
 
 def between_wide(g: Gen, i: Ins, target: str, source: str, ftz: bool, sat: bool) -> None:
@@ -77,18 +77,22 @@ def between_wide(g: Gen, i: Ins, target: str, source: str, ftz: bool, sat: bool)
     if target == "tf32":
         mode = i.need("rna", "rn", "rz")
         relu, finite = i.flag("relu"), i.flag("satfinite")
-        g.set(i.args[0], "b32", f"values.encode({a}, 'tf32', '{mode}', finite={finite}, relu={relu})")
+        g.assign(i.args[0], "b32", f"values.encode({a}, 'tf32', '{mode}', finite={finite}, relu={relu})")
         return
     if source == target:
         whole = i.take("rni", "rzi", "rmi", "rpi")
-        text = f"{ {'rni': 'np.rint', 'rzi': 'np.trunc', 'rmi': 'np.floor', 'rpi': 'np.ceil'}[whole] }({a})" if whole else f"({a} + 0)"
+        text = (
+            f"{ {'rni': 'np.rint', 'rzi': 'np.trunc', 'rmi': 'np.floor', 'rpi': 'np.ceil'}[whole] }({a})"
+            if whole
+            else f"({a} + 0)"
+        )
     elif target == "f64":
         text = f"{a}.astype('f8')"
     else:
         text = f"values.to_f32({a}, '{i.need(*floating.ROUNDINGS)}')"
     if sat:
         text = f"arith.saturate({text})"
-    g.set(i.args[0], target, floating.flushed([text], ftz and target == "f32")[0])
+    g.assign(i.args[0], target, floating.flushed([text], ftz and target == "f32")[0])
 
 
 def narrow(g: Gen, i: Ins, target: str, source: str, ftz: bool, sat: bool) -> None:
@@ -106,20 +110,20 @@ def narrow(g: Gen, i: Ins, target: str, source: str, ftz: bool, sat: bool) -> No
     inputs = floating.flushed(inputs, ftz and source == "f32")
     if element in ("f32", "f64"):
         text = floating.flushed([inputs[0]], ftz)[0]
-        g.set(i.args[0], target, text if element == "f32" else f"{text}.astype('f8')")
+        g.assign(i.args[0], target, text if element == "f32" else f"{text}.astype('f8')")
         return
     if element == "ue8m0":
         parts = [f"values.encode_scale({x}, '{mode}')" for x in inputs]
     else:
         parts = [f"values.encode({x}, '{element}', '{mode or 'rn'}', finite={finite}, relu={relu})" for x in inputs]
     if count == 1:
-        g.set(i.args[0], target, parts[0])
+        g.assign(i.args[0], target, parts[0])
     elif element in ("f16", "bf16"):
-        g.set(i.args[0], target, g.pack(parts, "u4"))
+        g.assign(i.args[0], target, g.pack(parts, "u4"))
     elif element == "e2m1":
         nibbles(g, i, parts)
     else:
-        g.set(i.args[0], "b16" if count == 2 else "b32", g.pack(parts, "u2" if count == 2 else "u4"))
+        g.assign(i.args[0], "b16" if count == 2 else "b32", g.pack(parts, "u2" if count == 2 else "u4"))
 
 
 def elements(g: Gen, i: Ins, source: str, count: int) -> list[str]:
@@ -149,7 +153,7 @@ def is_byte(g: Gen, x: Operand) -> bool:
 def nibbles(g: Gen, i: Ins, parts: list[str]) -> None:
     dtype = "u1" if len(parts) == 2 else "u2"
     text = " | ".join(f"({p}.astype('{dtype}') << {4 * k})" for k, p in enumerate(parts))
-    g.set(i.args[0], dtype, f"({text})")
+    g.assign(i.args[0], dtype, f"({text})")
 
 
 def pack(g: Gen, i: Ins) -> None:
@@ -167,7 +171,7 @@ def pack(g: Gen, i: Ins) -> None:
     text = f"((({a}).astype('u4') & {mask}) << {width} | (({b}).astype('u4') & {mask}))"
     if len(kinds) == 3:
         text = f"({text} | ({g.src(i.args[3], 'b32')} << {2 * width}))"
-    g.set(i.args[0], "b32", text)
+    g.assign(i.args[0], "b32", text)
 
 
 @form("cvta")
@@ -178,10 +182,14 @@ def address_space(g: Gen, i: Ins) -> None:
     x = i.args[1]
     text = f"S.machine.symbol({x.name!r}, {x.offset})" if isinstance(x, Symbol) else f"{g.src(x, kind)}.astype('i8')"
     function = "from_generic" if back else "to_generic"
-    g.set(i.args[0], kind, f"access.{function}({text}, {space.partition('::')[0]!r}).astype('{REPRESENTATION[kind]}')")
+    g.assign(
+        i.args[0], kind, f"access.{function}({text}, {space.partition('::')[0]!r}).astype('{REPRESENTATION[kind]}')"
+    )
 
 
 @form("isspacep")
 def is_space(g: Gen, i: Ins) -> None:
     space = i.need("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
-    g.set(i.args[0], "pred", f"access.is_space({g.src(i.args[1], 'b64')}.astype('i8'), {space.partition('::')[0]!r})")
+    g.assign(
+        i.args[0], "pred", f"access.is_space({g.src(i.args[1], 'b64')}.astype('i8'), {space.partition('::')[0]!r})"
+    )

@@ -35,9 +35,9 @@ def store(g: Gen, x: Operand, kind: str, parts: list[str]) -> None:
     if kind in _ELEMENT:
         if element == "f32":
             parts = [f"({p}).view('u4')" for p in parts]
-        g.set(x, kind, g.pack(parts, "u8" if kind == "f32x2" else "u4"))
+        g.assign(x, kind, g.pack(parts, "u8" if kind == "f32x2" else "u4"))
     else:
-        g.set(x, kind, parts[0])
+        g.assign(x, kind, parts[0])
 
 
 def flushed(parts: list[str], ftz: bool) -> list[str]:
@@ -113,7 +113,7 @@ def divide(g: Gen, i: Ins) -> None:
         text = f"({a} / {b})"
     else:
         raise i.bad("only .rn division is known among the rounded ones")
-    g.set(i.args[0], kind, flushed([text], ftz)[0])
+    g.assign(i.args[0], kind, flushed([text], ftz)[0])
 
 
 def sign(g: Gen, i: Ins) -> None:
@@ -129,9 +129,9 @@ def sign(g: Gen, i: Ins) -> None:
     dtype = "u" + str(int(bits[1:]) // 8)
     a = f"values.flush({g.src(i.args[1], kind)}).view('u4')" if ftz and kind == "f32" else g.src(i.args[1], bits)
     if i.op == "neg":
-        g.set(i.args[0], bits, f"{a} ^ {g.const(mask, dtype)}")
+        g.assign(i.args[0], bits, f"{a} ^ {g.const(mask, dtype)}")
     else:
-        g.set(i.args[0], bits, f"{a} & {g.const(~mask, dtype)}")
+        g.assign(i.args[0], bits, f"{a} & {g.const(~mask, dtype)}")
 
 
 def extreme(g: Gen, i: Ins) -> None:
@@ -178,7 +178,7 @@ def copysign(g: Gen, i: Ins) -> None:
     bits, top = ("u4", 1 << 31) if kind == "f32" else ("u8", 1 << 63)
     a, b = g.src(i.args[1], bits), g.src(i.args[2], bits)
     mask, rest = g.const(top, bits), g.const(~top, bits)
-    g.set(i.args[0], bits, f"({a} & {mask}) | ({b} & {rest})")
+    g.assign(i.args[0], bits, f"({a} & {mask}) | ({b} & {rest})")
 
 
 @form("testp")
@@ -195,4 +195,4 @@ def test(g: Gen, i: Ins) -> None:
         "normal": f"(np.isfinite({a}) & (np.abs({a}) >= {tiny}))",
         "subnormal": f"((np.abs({a}) < {tiny}) & ({a} != 0))",
     }[what]
-    g.set(i.args[0], "pred", text)
+    g.assign(i.args[0], "pred", text)

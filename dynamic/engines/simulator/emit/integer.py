@@ -25,7 +25,7 @@ def packed(g: Gen, i: Ins, kind: str, expression: str) -> None:
     signed = kind[0] == "s"
     a, b = (halves(g, g.src(x, kind), signed) for x in i.args[1:3])
     parts = [expression.format(a=x, b=y) + (".view('u2')" if signed else "") for x, y in zip(a, b, strict=True)]
-    g.set(i.args[0], kind, g.pack(parts, "u4"))
+    g.assign(i.args[0], kind, g.pack(parts, "u4"))
 
 
 @form("add", "sub")
@@ -43,10 +43,10 @@ def add(g: Gen, i: Ins) -> None:
         return
     if i.flag("sat"):
         wide = f"({g.src(i.args[1], kind)}.astype('i8') {sign} {g.src(i.args[2], kind)})"
-        g.set(i.args[0], kind, f"np.clip({wide}, -2147483648, 2147483647).astype('i4')")
+        g.assign(i.args[0], kind, f"np.clip({wide}, -2147483648, 2147483647).astype('i4')")
         return
     bits = "b" + kind[1:]
-    g.set(i.args[0], bits, f"{g.src(i.args[1], bits)} {sign} {g.src(i.args[2], bits)}")
+    g.assign(i.args[0], bits, f"{g.src(i.args[1], bits)} {sign} {g.src(i.args[2], bits)}")
 
 
 @form("addc", "subc")
@@ -71,7 +71,7 @@ def carry(g: Gen, i: Ins, kind: str, sign: str, *, use: bool, make: bool) -> Non
     if make:
         g.carry = g.temp()
         g.emit(f"{g.carry} = {over}")
-    g.set(i.args[0], bits, out)
+    g.assign(i.args[0], bits, out)
 
 
 def need_carry(g: Gen, i: Ins) -> str:
@@ -86,7 +86,7 @@ def mul(g: Gen, i: Ins) -> None:
         floating.arithmetic(g, i)
         return
     kind = i.type()
-    g.set(i.args[0], product_kind(i, kind), product(g, i, kind, i.need("lo", "hi", "wide")))
+    g.assign(i.args[0], product_kind(i, kind), product(g, i, kind, i.need("lo", "hi", "wide")))
 
 
 def product_kind(i: Ins, kind: str) -> str:
@@ -131,7 +131,7 @@ def mad(g: Gen, i: Ins) -> None:
     if make:
         g.carry = g.temp()
         g.emit(f"{g.carry} = {over}")
-    g.set(i.args[0], "b" + result[1:], out)
+    g.assign(i.args[0], "b" + result[1:], out)
 
 
 @form("div", "rem")
@@ -141,7 +141,7 @@ def div(g: Gen, i: Ins) -> None:
         return
     kind = i.type()
     name = "divide" if i.op == "div" else "remainder"
-    g.set(i.args[0], kind, f"arith.{name}({g.src(i.args[1], kind)}, {g.src(i.args[2], kind)})")
+    g.assign(i.args[0], kind, f"arith.{name}({g.src(i.args[1], kind)}, {g.src(i.args[2], kind)})")
 
 
 @form("abs", "neg")
@@ -150,7 +150,7 @@ def unary(g: Gen, i: Ins) -> None:
         floating.sign(g, i)
         return
     kind = i.type()
-    g.set(i.args[0], kind, ("np.abs" if i.op == "abs" else "-") + f"({g.src(i.args[1], kind)})")
+    g.assign(i.args[0], kind, ("np.abs" if i.op == "abs" else "-") + f"({g.src(i.args[1], kind)})")
 
 
 @form("min", "max")
@@ -167,21 +167,21 @@ def extreme(g: Gen, i: Ins) -> None:
     if kind.endswith("x2"):
         packed(g, i, kind, text)
         return
-    g.set(i.args[0], kind, text.format(a=g.src(i.args[1], kind), b=g.src(i.args[2], kind)))
+    g.assign(i.args[0], kind, text.format(a=g.src(i.args[1], kind), b=g.src(i.args[2], kind)))
 
 
 @form("and", "or", "xor")
 def logic(g: Gen, i: Ins) -> None:
     kind = i.type()
     sign = {"and": "&", "or": "|", "xor": "^"}[i.op]
-    g.set(i.args[0], kind, f"{g.src(i.args[1], kind)} {sign} {g.src(i.args[2], kind)}")
+    g.assign(i.args[0], kind, f"{g.src(i.args[1], kind)} {sign} {g.src(i.args[2], kind)}")
 
 
 @form("not", "cnot")
 def invert(g: Gen, i: Ins) -> None:
     kind = i.type()
     a = g.src(i.args[1], kind)
-    g.set(i.args[0], kind, f"~{a}" if i.op == "not" else f"({a} == 0).astype('{REPRESENTATION[kind]}')")
+    g.assign(i.args[0], kind, f"~{a}" if i.op == "not" else f"({a} == 0).astype('{REPRESENTATION[kind]}')")
 
 
 @form("shl", "shr")
@@ -194,12 +194,12 @@ def shift(g: Gen, i: Ins) -> None:
         n = min(int(amount.value), width)
         if n < width or dtype[0] == "i":
             sign = "<<" if i.op == "shl" else ">>"
-            g.set(i.args[0], kind, f"{a} {sign} {g.const(min(n, width - 1), dtype)}")
+            g.assign(i.args[0], kind, f"{a} {sign} {g.const(min(n, width - 1), dtype)}")
         else:
-            g.set(i.args[0], kind, g.const(0, dtype))
+            g.assign(i.args[0], kind, g.const(0, dtype))
         return
     name = "shift_left" if i.op == "shl" else "shift_right"
-    g.set(i.args[0], kind, f"arith.{name}({a}, {g.src(amount, 'b32')})")
+    g.assign(i.args[0], kind, f"arith.{name}({a}, {g.src(amount, 'b32')})")
 
 
 @form("shf")
@@ -208,7 +208,7 @@ def funnel(g: Gen, i: Ins) -> None:
     wrap = i.need("wrap", "clamp") == "wrap"
     i.need("b32")
     a, b, c = (g.src(x, "b32") for x in i.args[1:4])
-    g.set(i.args[0], "b32", f"arith.funnel({a}, {b}, {c}, left={left}, wrap={wrap})")
+    g.assign(i.args[0], "b32", f"arith.funnel({a}, {b}, {c}, left={left}, wrap={wrap})")
 
 
 @form("prmt")
@@ -217,9 +217,9 @@ def permute(g: Gen, i: Ins) -> None:
     a, b = g.src(i.args[1], "b32"), g.src(i.args[2], "b32")
     selector = i.args[3]
     if isinstance(selector, Immediate):
-        g.set(i.args[0], "b32", f"arith.permute_by({a}, {b}, {int(selector.value)})")
+        g.assign(i.args[0], "b32", f"arith.permute_by({a}, {b}, {int(selector.value)})")
     else:
-        g.set(i.args[0], "b32", f"arith.permute({a}, {b}, {g.src(selector, 'b32')})")
+        g.assign(i.args[0], "b32", f"arith.permute({a}, {b}, {g.src(selector, 'b32')})")
 
 
 @form("bfe", "bfi")
@@ -227,10 +227,10 @@ def field(g: Gen, i: Ins) -> None:
     kind = i.type()
     if i.op == "bfe":
         a, b, c = g.src(i.args[1], kind), g.src(i.args[2], "b32"), g.src(i.args[3], "b32")
-        g.set(i.args[0], kind, f"arith.extract({a}, {b}, {c})")
+        g.assign(i.args[0], kind, f"arith.extract({a}, {b}, {c})")
         return
     a, b = g.src(i.args[1], kind), g.src(i.args[2], kind)
-    g.set(i.args[0], kind, f"arith.insert({a}, {b}, {g.src(i.args[3], 'b32')}, {g.src(i.args[4], 'b32')})")
+    g.assign(i.args[0], kind, f"arith.insert({a}, {b}, {g.src(i.args[3], 'b32')}, {g.src(i.args[4], 'b32')})")
 
 
 @form("lop3")
@@ -240,7 +240,7 @@ def logic3(g: Gen, i: Ins) -> None:
     table = i.args[4]
     if not isinstance(table, Immediate) or isinstance(i.args[0], Pair):
         raise i.bad("only the plain form with a constant table is known")
-    g.set(i.args[0], "b32", f"arith.logic3({a}, {b}, {c}, {int(table.value)})")
+    g.assign(i.args[0], "b32", f"arith.logic3({a}, {b}, {c}, {int(table.value)})")
 
 
 @form("popc", "clz", "brev", "bfind")
@@ -248,24 +248,24 @@ def bits(g: Gen, i: Ins) -> None:
     kind = i.type()
     a = g.src(i.args[1], kind)
     if i.op == "bfind":
-        g.set(i.args[0], "b32", f"arith.find_top({a}, shift={i.flag('shiftamt')})")
+        g.assign(i.args[0], "b32", f"arith.find_top({a}, shift={i.flag('shiftamt')})")
         return
     name = {"popc": "popcount", "clz": "leading_zeros", "brev": "reverse_bits"}[i.op]
-    g.set(i.args[0], kind if i.op == "brev" else "b32", f"arith.{name}({a})")
+    g.assign(i.args[0], kind if i.op == "brev" else "b32", f"arith.{name}({a})")
 
 
 @form("dp4a")
 def dot4(g: Gen, i: Ins) -> None:
     b_kind, a_kind = i.type(), i.type()
     a, b = g.src(i.args[1], a_kind), g.src(i.args[2], b_kind)
-    g.set(i.args[0], "b32", f"arith.dot4({a}, {b}, {g.src(i.args[3], 'b32')})")
+    g.assign(i.args[0], "b32", f"arith.dot4({a}, {b}, {g.src(i.args[3], 'b32')})")
 
 
 @form("sad")
 def sad(g: Gen, i: Ins) -> None:
     kind = i.type()
     a, b, c = (g.src(x, kind) for x in i.args[1:4])
-    g.set(i.args[0], kind, f"{c} + (np.maximum({a}, {b}) - np.minimum({a}, {b}))")
+    g.assign(i.args[0], kind, f"{c} + (np.maximum({a}, {b}) - np.minimum({a}, {b}))")
 
 
 @form("mov")
@@ -273,11 +273,13 @@ def move(g: Gen, i: Ins) -> None:
     kind = i.type()
     x = i.args[1]
     if isinstance(x, Register) and not x.negated and kind == "pred":
-        g.set(i.args[0], kind, g.src(x, kind))
+        g.assign(i.args[0], kind, g.src(x, kind))
         return
     bits = REPRESENTATION[kind]
     kind = kind if kind in ("pred", "b128") or bits[0] == "u" else "b" + str(8 * int(bits[1:]))
-    g.set(i.args[0], kind, g.src(x, kind if not isinstance(x, Immediate) else i.raw.modifiers[-1]) + reinterpret(x, i))
+    g.assign(
+        i.args[0], kind, g.src(x, kind if not isinstance(x, Immediate) else i.raw.modifiers[-1]) + reinterpret(x, i)
+    )
 
 
 def reinterpret(x: object, i: Ins) -> str:

@@ -34,7 +34,7 @@ def load(g: Gen, i: Ins) -> None:
     name = g.temp()
     g.emit(f"{name} = matrix.load_matrices(S, {g.address(i.args[1])}, {count}, {transpose})")
     for k, x in enumerate(parts(i.args[0], count, i)):
-        g.set(x, "b32", f"{name}[{k}]")
+        g.assign(x, "b32", f"{name}[{k}]")
 
 
 @form("stmatrix")
@@ -106,6 +106,6 @@ def group(g: Gen, instructions: tuple[Instruction, ...], at: int, end: int) -> i
     at_register = 0
     for operands in lists:
         for r in operands[0]:
-            g.set(r, bits, f"{out}[{at_register}]")
+            g.assign(r, bits, f"{out}[{at_register}]")
             at_register += 1
     return taken - at

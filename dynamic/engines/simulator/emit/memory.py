@@ -5,7 +5,17 @@ from __future__ import annotations
 from kcontract.dynamic.engines.simulator.codegen import REPRESENTATION, Gen, Ins, form
 from kcontract.ir.ptx.operands import Address, Operand, Sink, Symbol, Vector
 
-SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const", "param::entry", "param::func")
+SPACES = (
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "local",
+    "param",
+    "const",
+    "param::entry",
+    "param::func",
+)
 _SCOPES = ("cta", "cluster", "gpu", "sys")
 _ORDERS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "sc")
 _CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "L1::evict_first", "L1::evict_last", "L1::no_allocate",
@@ -47,12 +57,15 @@ def load(g: Gen, i: Ins) -> None:
     where = i.args[1]
     mask = g.guard()
     if space == "param" and isinstance(where, Address) and isinstance(where.base, Symbol):
-        g.emit(f"{name} = S.machine.load_symbol({where.base.name!r}, {where.offset + where.base.offset}, '{dtype}', {count})")
+        g.emit(
+            f"{name} = S.machine.load_symbol({where.base.name!r}, {where.offset + where.base.offset}, '{dtype}', "
+            f"{count})"
+        )
     else:
         g.emit(f"{name} = access.load(S, {space!r}, {g.address(where)}, '{dtype}', {count}, {mask})")
     for k, x in enumerate(parts(i.args[0], count, i)):
         if not isinstance(x, Sink):
-            g.set(x, kind if dtype[0] in "iuf" else f"b{8 * int(dtype[1:])}", f"{name}[{k}]")
+            g.assign(x, kind if dtype[0] in "iuf" else f"b{8 * int(dtype[1:])}", f"{name}[{k}]")
 
 
 @form("st")
@@ -95,12 +108,13 @@ def atomic(g: Gen, i: Ins) -> None:
         name = g.temp()
         wanted = returns and not isinstance(results[k], Sink)
         g.emit(
-            f"{name} = access.atomic(S, {space!r}, {op!r}, {kind!r}, {address}{offset}, [{', '.join(operands)}], {mask}, {wanted})"
+            f"{name} = access.atomic(S, {space!r}, {op!r}, {kind!r}, {address}{offset}, [{', '.join(operands)}], "
+            f"{mask}, {wanted})"
         )
         names.append(name)
     for name, x in zip(names, results, strict=False):
         if not isinstance(x, Sink):
-            g.set(x, bits, name)
+            g.assign(x, bits, name)
 
 
 @form("prefetch", "prefetchu", "applypriority", "discard")
@@ -126,4 +140,4 @@ def fence(g: Gen, i: Ins) -> None:
 def policy(g: Gen, i: Ins) -> None:
     """Cache policies are opaque and change no value."""
     i.mods.clear()
-    g.set(i.args[0], "b64", g.const(0, "u8"))
+    g.assign(i.args[0], "b64", g.const(0, "u8"))

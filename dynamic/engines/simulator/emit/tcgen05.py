@@ -83,7 +83,7 @@ def move(g: Gen, i: Ins, what: str) -> None:
         name = g.temp()
         g.emit(f"{name} = {_TENSOR}.load(S, {address}, {shape!r}, {len(registers)}, {packed}, {split})")
         for k, r in enumerate(registers):
-            g.set(r, "b32", f"{name}[{k}]")
+            g.assign(r, "b32", f"{name}[{k}]")
         return
     data = ", ".join(g.src(r, "b32") for r in registers)
     g.emit(f"{_TENSOR}.store(S, {address}, [{data}], {shape!r}, {packed}, {split}, {g.guard()})")

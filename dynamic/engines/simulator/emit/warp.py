@@ -12,7 +12,7 @@ def two(x: Operand) -> tuple[Operand, Operand | None]:
 
 def assign(g: Gen, x: Operand | None, kind: str, text: str) -> None:
     if x is not None and not isinstance(x, Sink):
-        g.set(x, kind, text)
+        g.assign(x, kind, text)
 
 
 @form("shfl")
@@ -44,7 +44,7 @@ def vote(g: Gen, i: Ins) -> None:
     mode = i.need("all", "any", "uni", "ballot")
     i.need("pred", "b32")
     text = f"warps.vote(S, {mode!r}, {g.src(i.args[1], 'pred')}, {g.src(i.args[2], 'b32')}, {g.guard()})"
-    g.set(i.args[0], "b32" if mode == "ballot" else "pred", text)
+    g.assign(i.args[0], "b32" if mode == "ballot" else "pred", text)
 
 
 @form("match")
@@ -67,13 +67,13 @@ def reduce(g: Gen, i: Ins) -> None:
     absolute, nan = i.flag("abs"), i.flag("NaN")
     a = g.src(i.args[1], kind)
     text = f"warps.reduce(S, {op!r}, {a}, {g.src(i.args[2], 'b32')}, absolute={absolute}, nan={nan})"
-    g.set(i.args[0], kind, text)
+    g.assign(i.args[0], kind, text)
 
 
 @form("activemask")
 def active(g: Gen, i: Ins) -> None:
     i.need("b32")
-    g.set(i.args[0], "b32", "warps.active(S)")
+    g.assign(i.args[0], "b32", "warps.active(S)")
 
 
 @form("elect")
@@ -90,11 +90,15 @@ def elect(g: Gen, i: Ins) -> None:
 def map_address(g: Gen, i: Ins) -> None:
     kind = i.type()
     space = i.take("shared::cluster")
-    g.set(i.args[0], kind, f"S.machine.map_address({g.src(i.args[1], kind)}, {g.src(i.args[2], 'b32')}, {space is not None})")
+    g.assign(
+        i.args[0],
+        kind,
+        f"S.machine.map_address({g.src(i.args[1], kind)}, {g.src(i.args[2], 'b32')}, {space is not None})",
+    )
 
 
 @form("getctarank")
 def rank(g: Gen, i: Ins) -> None:
     kind = i.type()
     i.take("shared::cluster")
-    g.set(i.args[0], "b32", f"S.machine.address_rank(S, {g.src(i.args[1], kind)})")
+    g.assign(i.args[0], "b32", f"S.machine.address_rank(S, {g.src(i.args[1], kind)})")

@@ -53,6 +53,7 @@ def run(g: Gen, instructions: tuple[Instruction, ...], at: int, end: int) -> int
         raise first.bad("a vector of registers was expected")
     steps: list[str] = []
     flags: tuple[int, ...] | None = None
+    kept = False
     taken = at
     while taken < end and instructions[taken].name == name and instructions[taken].guard is None:
         i = g.current = Ins(instructions[taken])
@@ -74,10 +75,12 @@ def run(g: Gen, instructions: tuple[Instruction, ...], at: int, end: int) -> int
     scales = flags[:2] if d != "s32" else (1, 1)
     turns = flags[2:] if d != "s32" else ()
     a_turn, b_turn = (0, turns[0]) if kept and turns else (turns[0], turns[1]) if turns else (0, 0)
-    text = f"wgmma.Form({n}, {k}, {d!r}, {a!r}, {b!r}, {bool(a_turn)}, {bool(b_turn)}, {scales[0] < 0}, {scales[1] < 0})"
+    text = (
+        f"wgmma.Form({n}, {k}, {d!r}, {a!r}, {b!r}, {bool(a_turn)}, {bool(b_turn)}, {scales[0] < 0}, {scales[1] < 0})"
+    )
     old = ", ".join(g.src(x, "b32") for x in target.elements)
     name = g.temp()
     g.emit(f"{name} = wgmma.multiply(S, {text}, [{old}], [{', '.join(steps)}])")
     for j, x in enumerate(target.elements):
-        g.set(x, "b32", f"{name}[{j}]")
+        g.assign(x, "b32", f"{name}[{j}]")
     return taken - at

@@ -168,12 +168,18 @@ def matmul(
     k = tl.arange(0, BK)
     acc = tl.zeros((BM, BN), tl.float32)
     for start in tl.range(0, K, BK, num_stages=STAGES):
-        x = tl.load(a + m[:, None] * K + (start + k)[None, :], mask=(m < M)[:, None] & (start + k < K)[None, :], other=0.0)
+        x = tl.load(
+            a + m[:, None] * K + (start + k)[None, :], mask=(m < M)[:, None] & (start + k < K)[None, :], other=0.0
+        )
         if TRANS:
-            y = tl.load(b + n[:, None] * K + (start + k)[None, :], mask=(n < N)[:, None] & (start + k < K)[None, :], other=0.0)
+            y = tl.load(
+                b + n[:, None] * K + (start + k)[None, :], mask=(n < N)[:, None] & (start + k < K)[None, :], other=0.0
+            )
             y = y.T
         else:
-            y = tl.load(b + (start + k)[:, None] * N + n[None, :], mask=(n < N)[None, :] & (start + k < K)[:, None], other=0.0)
+            y = tl.load(
+                b + (start + k)[:, None] * N + n[None, :], mask=(n < N)[None, :] & (start + k < K)[:, None], other=0.0
+            )
         acc = tl.dot(x, y, acc)
     tl.store(c + m[:, None] * N + n[None, :], acc.to(c.dtype.element_ty), mask=(m < M)[:, None] & (n < N)[None, :])
 
@@ -201,9 +207,7 @@ def attention(q, k, v, out, N, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.
 
 
 @triton.jit
-def tma_matmul(
-    a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPECIALISE: tl.constexpr
-):
+def tma_matmul(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPECIALISE: tl.constexpr):
     x = tl.make_tensor_descriptor(a, [M, K], [K, 1], [BM, BK])
     y = tl.make_tensor_descriptor(b, [N, K], [K, 1], [BN, BK])
     z = tl.make_tensor_descriptor(c, [M, N], [N, 1], [BM, BN])
