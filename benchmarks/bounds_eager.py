@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import ctypes
+import gc
 import time
 from typing import Any
 
@@ -110,7 +112,11 @@ def runs(tally: Any, seeds: range, held_out: bool, dtypes: dict[str, Any]) -> li
 
 
 def _peak(work: Any) -> float:
-    """Peak extra resident bytes of ``work()`` (Linux: the high-water mark is reset first)."""
+    """Peak extra resident bytes of ``work()`` (Linux, glibc: freed memory is handed back and the mark reset first)."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(-3, 65536)  # M_MMAP_THRESHOLD: every tensor gets pages of its own
+    gc.collect()
+    libc.malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as f:
         f.write("5")
     before = _status("VmRSS")
@@ -129,7 +135,7 @@ SCALES = (1, 2, 4, 8, 16, 32, 64)
 def cost(least: float, backward: bool, only: str = "") -> list[tuple[str, int, float, float, float]]:
     """Time and memory of the oracle over the plain float64 run, both from float32 inputs and parameters.
 
-    A row is (module, scale, time ratio, seconds, memory ratio).
+    A row is (module, scale, time ratio, seconds, memory ratio), memory being inputs, parameters and the run's peak.
 
     Each module at the first scale whose plain run takes ``least`` seconds of processor time, one thread.
     """
@@ -158,7 +164,8 @@ def cost(least: float, backward: bool, only: str = "") -> list[tuple[str, int, f
                 break
         time_ = min(_seconds(bounded) for _ in range(2))
         base = min(base, _seconds(plain))
-        memory = _peak(bounded) / max(_peak(plain), 1 << 20)
+        held = sum(t.numel() * 8 for t in [*tensors, *module.parameters()])
+        memory = (held + _peak(bounded)) / max(held + _peak(plain), 1 << 20)
         print(f"  {case.name} {scale}: {time_ / base:.1f}x of {1e3 * base:.0f} ms, memory {memory:.1f}x", flush=True)
         found.append((case.name, scale, time_ / base, time_, memory))
     return found

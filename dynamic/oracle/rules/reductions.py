@@ -110,7 +110,8 @@ def variance(
 def norm(
     ctx: BoundMode, y: Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Err:
-    """y = (Σ|x|^p)^(1/p): p = 2: (Σ|x|e/y and the sum's error of x² over 2y) + 3u|y|; p = 1 a sum; p = ±Inf an
+    """y = (Σ|x|^p)^(1/p): p = 2: (Σ|x|e/y and the sum's error of x² over 2y, the
+    terms' own p·u added up) + 3u|y|; p = 1 a sum; p = ±Inf an
     extremum; any other p, the same with |x|^(p − 1). Where y <= λe the root's error [0, sqrt] is taken."""
     p = 2.0 if p is None else float(p)
     dims = axes(dim, x.dim())
@@ -119,11 +120,11 @@ def norm(
         return sum_terms(ctx, "norm", x.abs(), e, y, dims, keepdim)
     if p in (float("inf"), float("-inf")):
         return largest_error(e, dims, keepdim)
-    terms = x.abs().pow_(p)
-    slope = x.abs().pow_(p - 1).mul_(p)
-    own = linear(ctx, terms, [(e, None if e.c is None and e.i is None else slope)], ctx.fresh(terms, p))
+    terms = x * x if p == 2.0 else x.abs().pow_(p)
+    slope = None if e.c is None and e.i is None else x.abs().pow_(p - 1).mul_(p)
     power = y.pow(p)
-    es = sum_terms(ctx, "norm", terms, own, power, dims, keepdim)
+    es = sum_terms(ctx, "norm", terms, linear(ctx, terms, [(e, slope)], None), power, dims, keepdim)
+    es = linear(ctx, power, [(es, 1)], ctx.fresh(power, p).add_(ctx.model.eta * (x.numel() // max(y.numel(), 1))))
     whole = es.total()
     if whole is None:
         return Err(None, ctx.fresh(y, 3.0), es.und)
@@ -257,7 +258,8 @@ def cumsum(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, **kwargs: Any) -> Err
     if worst:
         c = plus(c, x.abs().cumsum(dim).mul_(ctx.model.factor(n) / ctx.lam))
     else:
-        steps = torch.maximum(y.abs(), (x * x).cumsum(dim).sqrt_()).square_().cumsum(dim)
+        steps = (x * x).cumsum_(dim)
+        steps = torch.maximum(steps, y * y, out=steps).cumsum_(dim)
         i = steps.mul_(ctx.u**2) if i is None else i.add_(steps, alpha=ctx.u**2)
     i = None if i is None else i.sqrt_()
     und = None if e.und is None else e.und.cumsum(dim) > 0
