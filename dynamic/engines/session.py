@@ -132,7 +132,7 @@ def run(
         "PYTHONPATH": os.pathsep.join(path),
     }
     status, interrupted = _wait(subprocess.Popen(command_line(command), env=environment, stdout=stdout))
-    return _collect(name, cache, events, status, interrupted)
+    return _collect(name, cache, events, status, interrupted, runs=engine != "compile")
 
 
 def _wait(process: subprocess.Popen[bytes]) -> tuple[int, bool]:
@@ -165,7 +165,7 @@ def check(found: Run, *, select: Iterable[str] = (), deep: bool = False) -> Iter
                 yield str(artifact)
 
 
-def _collect(target: str, cache: Path, path: Path, status: int, interrupted: bool) -> Run:
+def _collect(target: str, cache: Path, path: Path, status: int, interrupted: bool, *, runs: bool) -> Run:
     events: dict[str, list[dict[str, Any]]] = {}
     for event in records.read(path):
         events.setdefault(event["kind"], []).append(event)
@@ -200,7 +200,7 @@ def _collect(target: str, cache: Path, path: Path, status: int, interrupted: boo
         status=status,
         interrupted=interrupted,
         triton=next((event["triton"] for event in events.get("process", [])), None),
-        sentences=tuple(_sentences(status, interrupted, events)),
+        sentences=tuple(_sentences(status, interrupted, events, runs)),
         compiled=dict(reversed(kernels.items())),
         launches={entry: _folded(tuple(distinct.values())) for entry, distinct in launches.items()},
         failures=tuple(dict.fromkeys(failures)),
@@ -222,7 +222,9 @@ def _folded(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
     return (Launch((x, y, z), facts, launches[0].device),)
 
 
-def _sentences(status: int, interrupted: bool, events: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
+def _sentences(
+    status: int, interrupted: bool, events: Mapping[str, Sequence[Mapping[str, Any]]], runs: bool
+) -> Iterator[str]:
     processes, ended = events.get("process", ()), next(iter(reversed(events.get("failure", ()))), None)
     if interrupted:
         yield "interrupted: what was compiled until then follows"
@@ -244,7 +246,7 @@ def _sentences(status: int, interrupted: bool, events: Mapping[str, Sequence[Map
     else:
         yield f"the program ended with exit status {status}"
     stopped = [event for kind in ("failed", "refused") for event in events.get(kind, ()) if not event["candidate"]]
-    if events.get("launch") and not stopped:
+    if events.get("launch") and not stopped and not runs:
         yield (
             "it failed after a launch: nothing is run here, so a program that needs the value of a kernel's result "
             "finds zeros"

@@ -18,11 +18,12 @@ FAILED = 4
 EXAMPLES = """examples:
   kcontract run --target sm_90,sm_100 -- python train.py --steps 1
   kcontract run --target sm_90 --max-configs 1 -- pytest -x tests/
+  kcontract run --engine sim:sm_100 -- python prog.py
   kcontract run --keep kernels -- python prog.py && kcontract check kernels
 
 The program runs as it stands, once a target, without a GPU: its tensors are CPU tensors that say they are on cuda:0,
-the device answers as one GPU of the target, and a launch compiles the kernel and does nothing. Of an autotuner every
-configuration that its own pruning leaves is compiled. What Triton would refuse to load is refused here too. Memory is
+the device answers as one GPU of the target, and a launch compiles the kernel and does nothing, or, with --engine sim,
+runs it in the PTX simulator. Of an autotuner every configuration that its own pruning leaves is compiled. What Triton would refuse to load is refused here too. Memory is
 zero-filled, so a program that needs the value of a kernel's result finds zeros. torch.compile is switched off.
 
 exit status: 0 nothing above a hazard, 1 violation, 2 wrong use, 3 error inside kcontract, 4 the program itself failed
@@ -37,7 +38,12 @@ def add_parser(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--engine", choices=("compile",), default="compile", help="compile: compile all, run nothing")
+    parser.add_argument(
+        "--engine",
+        default="compile",
+        metavar="NAME",
+        help="compile: compile all, run nothing (default); sim or sim:SM: run every kernel's PTX on the CPU",
+    )
     parser.add_argument("--target", default="sm_90", metavar="SM,...", help="targets to compile for (default: sm_90)")
     parser.add_argument("--max-configs", type=int, metavar="N", help="compile at most N configurations an autotuner")
     parser.add_argument(
@@ -67,7 +73,8 @@ def main(args: argparse.Namespace) -> int:
     names = [*args.gate, *args.rule]
     selected(names)  # refuses unknown names before any work
     program = session.command_line(args.program[1:] if args.program[:1] == ["--"] else args.program)
-    targets = [devices.device(name).target.name for name in args.target.split(",")]
+    engine, wanted = _engine(args.engine)
+    targets = [devices.device(name).target.name for name in (wanted or args.target).split(",")]
     shard = _shard(args.shard)
     if args.max_configs is not None and args.max_configs < 1:
         from kcontract.errors import UsageError
@@ -81,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
                 program,
                 target,
                 folder,
-                engine=args.engine,
+                engine=engine,
                 max_configs=args.max_configs,
                 shard=shard,
                 stdout=sys.stderr if args.json else None,
@@ -90,6 +97,17 @@ def main(args: argparse.Namespace) -> int:
             if found.interrupted:
                 break
     return next((status for status in (1, 130, 3, FAILED) if status in statuses), 0)
+
+
+def _engine(text: str) -> tuple[str, str]:
+    """Module of the engine and the target its name carries ("" for none)."""
+    from kcontract.errors import UsageError
+
+    name, _, target = text.partition(":")
+    modules = {"compile": "compile", "sim": "simulator"}
+    if name not in modules or (target and name == "compile"):
+        raise UsageError(f"--engine is {text!r}; write compile, sim, or sim: and a target such as sim:sm_90")
+    return modules[name], target
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -1,0 +1,61 @@
+"""``kcontract run --engine sim:SM``: an unmodified CUDA program finds the right results, and faults end it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the simulator runs programs on torch tensors")
+pytest.importorskip("triton", reason="the simulator runs what Triton compiles")
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PROGRAM = """
+import torch, triton, triton.language as tl
+
+@triton.autotune([triton.Config({"BLOCK": 128}, num_warps=2), triton.Config({"BLOCK": 256})], key=["n"])
+@triton.jit
+def scale(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.device_assert(n < 4000, "too long")
+    if tl.program_id(0) == 1:
+        tl.device_print("block", n)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+x = torch.randn(1000, device="cuda")
+out = torch.empty_like(x)
+n = 1000 EXTRA
+scale[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+assert out.device.type == "cuda" and torch.equal(out, x * 2), out
+print("right", torch.cuda.get_device_capability())
+"""
+
+
+def run(tmp_path: Path, extra: str = "") -> tuple[int, str]:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("EXTRA", extra))
+    command = [sys.executable, "-m", "kcontract", "run", "--engine", "sim:sm_100", "--", sys.executable, str(program)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore", "TRITON_DEBUG": "1"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_cuda_program_finds_its_results(tmp_path: Path) -> None:
+    status, output = run(tmp_path)
+    assert status == 0, output
+    assert "right (10, 0)" in output
+    assert "block" in output and "1000" in output
+
+
+@pytest.mark.parametrize(
+    ("extra", "kind"),
+    [pytest.param("+ 500", "out-of-bounds", marks=pytest.mark.slow), ("+ 4000", "assertion")],
+)
+def test_a_fault_ends_the_program_with_a_sentence(tmp_path: Path, extra: str, kind: str) -> None:
+    status, output = run(tmp_path, extra)
+    assert status == 4
+    assert f"Fault: {kind}" in output and "program.py" in output
