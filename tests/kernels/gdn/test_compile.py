@@ -92,8 +92,8 @@ SIZES = [(64, 64), (64, 256), (128, 128), (256, 64), (256, 256)]
 @pytest.mark.parametrize(("K", "V"), SIZES)
 @pytest.mark.parametrize("channelwise", [False, True])
 def test_every_size_offered_compiles_within_budget(target, K, V, channelwise, monkeypatch):
-    if target == 100 and K == 256:
-        pytest.skip("not offered: the reverse scan would take 576 columns of Tensor Memory")
+    if target >= 100 and K == 256:
+        pytest.skip("not offered: over 512 columns of Tensor Memory on sm_100, over the shared memory of sm_120")
     made = compile_all(target, K=K, V=V, HV=16, channelwise=channelwise, monkeypatch=monkeypatch)
     within_budget(made, target)
     assert target != 100 or all(kernel.count("tcgen05.mma") > 0 for kernel in made)

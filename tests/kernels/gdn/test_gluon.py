@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,15 @@ def test_the_scan_uses_tensor_memory_as_laid_out(K, columns, tmp_path):
     assert made["count"]["tcgen05.commit"] == 3, "one a dependent product"
     assert made["columns"] == columns and made["shared"] <= 232_448
     assert made["ttgir"].count("ttng.tc_gen5_mma ") == 5 and made["ttgir"].count("ttng.tmem_alloc") == 5
+
+
+def test_the_scan_computes_what_float64_does_when_its_ptx_is_simulated(tmp_path):
+    pytest.importorskip("torch")
+    script = Path(__file__).with_name("simulated_gluon.py")
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    run = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    errors = json.loads(next(line for line in run.stdout.splitlines() if line.startswith("{")))
+    assert set(errors) == {"dh", "Y", "dv", "dh0"}
+    for name, error in errors.items():
+        assert error < 4e-3, (name, error)  # operands are rounded to bfloat16: 1.7e-3 a rounding

@@ -31,6 +31,8 @@ def measured():
     script = Path(__file__).with_name("interpreted.py")
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TRITON_INTERPRET": "1"}
     run = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    if "only 0-dimensional arrays can be converted" in run.stderr:
+        pytest.skip("this Triton's interpreter does not run with this NumPy (3.6.0 with 2.4)")
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout.splitlines()[-1])
 
