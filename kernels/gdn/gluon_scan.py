@@ -11,8 +11,8 @@ head. Rows of V are the 128 lanes of Tensor Memory, so every product is M = 128.
     total     352   of 512 (the allocation is rounded up to a power of two)
 
 It is a subject for checks of the compiler's output and the model of the native kernel. `chunk_gated_delta_rule` does
-not launch it: its PTX has run in a simulator, never on an sm_100 device. It compiles with Triton 3.6 and 3.9; for other targets the compiler aborts
-the process.
+not launch it: its PTX has run in a simulator, never on an sm_100 device. It compiles with Triton 3.6 and 3.9; for other
+targets the compiler aborts the process.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False

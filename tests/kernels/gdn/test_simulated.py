@@ -1,4 +1,6 @@
-"""The PTX made for each GPU kind, run in bfloat16 in kcontract's simulator, against float64 and `test_gpu`'s tolerances."""
+"""The PTX made for each GPU kind, run in bfloat16 in kcontract's simulator, against float64 and `test_gpu`'s
+tolerances.
+"""
 
 from __future__ import annotations
 
