@@ -25,7 +25,8 @@ def test_every_module_is_in_the_wheel(wheel):
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     folders = ("ir/", "passes/", "dynamic/", "kernels/")
     wanted = {f"kcontract/{name}" for name in tracked if name.startswith(folders) and name.endswith(".py")}
-    wanted |= {name.removeprefix("src/") for name in tracked if name.startswith("src/kcontract/") and name.endswith(".py")}
+    shell = [name.removeprefix("src/") for name in tracked if name.startswith("src/kcontract/")]
+    wanted |= {name for name in shell if name.endswith(".py")}
     assert wanted - names == set()
     assert {"kcontract.pth", "kcontract/py.typed"} <= names
 

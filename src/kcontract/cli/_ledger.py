@@ -15,7 +15,7 @@ def render(artifact: Artifact, *, as_json: bool) -> str:
     """Every accumulation, one a line; rows of one ``group`` add into the same accumulator."""
     facts = Facts(artifact)
     rows = [row for row in facts.get(Ledger).rows if row.accumulates]
-    trees = [str(tree) if (tree := facts.get(Trees).at(row)) else "" for row in rows]
+    trees = [str(facts.get(Trees).at(row) or "") for row in rows]
     if as_json:
         records = (_record(artifact, row, tree) for row, tree in zip(rows, trees, strict=True))
         return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
