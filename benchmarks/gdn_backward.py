@@ -22,10 +22,9 @@ from typing import Any
 SIZES = "1x2048x8x8,8x2048x32x32"
 
 PEERS_ON_H200 = {
-    # (B, T, H, HV): {peer: (device ms or None, eager ms)}; backward, bfloat16, K = V = 128; device is the sum of kernel
-    # times.
-    # Measured by 2026-11-29 on one H200 (torch 2.11, CUDA 13.0): fla 0.6.0 under Triton 3.9.0 (device time under 3.6.0),
-    # FlashQLA 0.1.3.
+    # (B, T, H, HV): {peer: (device ms or None, eager ms)}; backward, bfloat16, K = V = 128; device sums kernel times.
+    # Measured by 2026-11-29 on one H200, torch 2.11, CUDA 13.0: FlashQLA 0.1.3, and fla 0.6.0 under Triton 3.9.0 (its
+    # device time under 3.6.0).
     (1, 512, 8, 8): {"fla": (None, 1.409)},
     (1, 2048, 8, 8): {"fla": (0.188, 1.426), "flash_qla": (0.112, 0.458)},
     (1, 8192, 8, 8): {"fla": (None, 1.378)},
