@@ -8,12 +8,12 @@ may have to wait, so that the scheduler sees each such place as the start of a b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from kcontract.dynamic.engines.simulator.blocks import split
 from kcontract.dynamic.engines.simulator.faults import Unsupported
 from kcontract.dynamic.engines.simulator.values import Array
 from kcontract.ir.ptx.operands import (
@@ -54,8 +54,6 @@ BITS = {"u1": "u1", "i1": "u1", "u2": "u2", "i2": "u2", "u4": "u4", "i4": "u4", 
 
 Emitter = Callable[["Gen", "Ins"], None]
 FORMS: dict[str, Emitter] = {}
-#: Opcodes (with the modifiers that matter) before which a block is split because threads may wait there.
-WAITS = re.compile(r"(bar|barrier)\b|mbarrier\.(try_wait|test_wait)\b|bar\.warp|griddepcontrol\.wait|tcgen05\.alloc\b")
 
 
 def form(*opcodes: str) -> Callable[[Emitter], Emitter]:
@@ -125,16 +123,6 @@ class Ins:
     def done(self) -> None:
         if self.mods:
             raise self.bad(f"modifier .{self.mods[0]} is not known here")
-
-
-@dataclass
-class BlockCode:
-    """``first`` and ``last`` (exclusive) index the function's instructions; ``live`` the registers live at its "
-    "start."""
-
-    first: int
-    last: int
-    live: tuple[int, ...] = ()
 
 
 @dataclass
@@ -448,22 +436,3 @@ class Gen:
 
     def block_at(self, instruction: int) -> int:
         return self.starts[instruction]
-
-
-def split(function: Function) -> list[BlockCode]:
-    """Basic blocks, split further before each instruction at which threads may wait."""
-    blocks: list[BlockCode] = []
-    for b in function.blocks:
-        start = b.start
-        for i in range(b.start, b.end):
-            if i > start and WAITS.match(function.instructions[i].name):
-                blocks.append(BlockCode(start, i))
-                start = i
-            name = function.instructions[i].name
-            if i + 1 < b.end and name.startswith(("bar.", "barrier.", "bar.sync")):
-                blocks.append(BlockCode(start, i + 1))
-                start = i + 1
-        if start < b.end:
-            blocks.append(BlockCode(start, b.end))
-    end = len(function.instructions)
-    return [*blocks, BlockCode(end, end)]

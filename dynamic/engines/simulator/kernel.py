@@ -1,6 +1,6 @@
 """A decoded kernel: the functions generated for its blocks and what a launch needs to know of it.
 
-Decoding takes 10 to 500 ms; ``decode`` keeps decoded kernels in memory by their PTX.
+Decoding takes 10 to 500 ms; decoded kernels are kept in memory by their PTX, and on disk (see ``cache``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kcontract.dynamic.engines.simulator import access, arith, runtime, values, warps
+from kcontract.dynamic.engines.simulator import access, arith, cache, runtime, values, warps
 from kcontract.dynamic.engines.simulator import emit as _emit
 from kcontract.dynamic.engines.simulator.codegen import Gen
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
@@ -38,7 +38,6 @@ class Kernel:
     code: list[BlockFunction]
     live: list[tuple[int, ...]]
     widths: list[str]
-    source: str
     lines: list[int]
     file: str
     first: list[tuple[int, int]]
@@ -138,6 +137,26 @@ def _decode(ptx: str, name: str) -> Kernel:
     function = program.entry
     if function is None:
         raise InputError("the PTX holds no kernel with a body; give the .ptx of a compiled kernel")
+    decoded = cache.load(ptx)
+    if decoded is None:
+        decoded = generate(program, function, _FILE.format(name))
+        cache.store(ptx, decoded)
+    space: dict[str, object] = {
+        "np": np, "arith": arith, "values": values, "access": access, "warps": warps, "W": runtime.W,
+        "pack": runtime.pack, "unpack": runtime.unpack, "unpack_nibbles": runtime.unpack_nibbles,
+        **_emit.namespace(), **decoded.constants,
+    }  # fmt: skip
+    exec(decoded.code, space)
+    code: list[BlockFunction] = [space[f"block{i}"] for i in range(len(decoded.live))]  # type: ignore[misc]
+    kernel = Kernel(
+        program, function, code, decoded.live, decoded.widths, decoded.lines, _FILE.format(name), decoded.first
+    )
+    _lay_out(kernel)
+    return kernel
+
+
+def generate(program: Program, function: Function, file: str) -> cache.Decoded:
+    """Generate and compile the Python code of a function; ``file`` names it in tracebacks."""
     gen = Gen(program, function)
     bodies = [gen.body(i) for i in range(len(gen.blocks))]
     gen.liveness(bodies)
@@ -147,21 +166,9 @@ def _decode(ptx: str, name: str) -> Kernel:
         rows, places = gen.finish(i, body)
         text += [f"def block{i}(S):", "    R = S.regs", *("    " + row for row in rows)]
         lines += [gen.blocks[i].first] * 2 + places
-    source = "\n".join(text) + "\n"
-    file = _FILE.format(name)
-    space: dict[str, object] = {
-        "np": np, "arith": arith, "values": values, "access": access, "warps": warps, "W": runtime.W,
-        "pack": runtime.pack, "unpack": runtime.unpack, "unpack_nibbles": runtime.unpack_nibbles,
-        **_emit.namespace(), **gen.constants,
-    }  # fmt: skip
-    exec(compile(source, file, "exec"), space)
-    code: list[BlockFunction] = [space[f"block{i}"] for i in range(len(bodies))]  # type: ignore[misc]
-    kernel = Kernel(
-        program, function, code, [b.live for b in gen.blocks], gen.widths, source, lines, file,
-        [(b.first, b.last) for b in gen.blocks],
-    )  # fmt: skip
-    _lay_out(kernel)
-    return kernel
+    code = compile("\n".join(text) + "\n", file, "exec")
+    first = [(b.first, b.last) for b in gen.blocks]
+    return cache.Decoded(code, gen.constants, [b.live for b in gen.blocks], gen.widths, lines, first)
 
 
 def _lay_out(kernel: Kernel) -> None:

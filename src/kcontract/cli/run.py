@@ -23,8 +23,9 @@ EXAMPLES = """examples:
 
 The program runs as it stands, once a target, without a GPU: its tensors are CPU tensors that say they are on cuda:0,
 the device answers as one GPU of the target, and a launch compiles the kernel and does nothing, or, with --engine sim,
-runs it in the PTX simulator. Of an autotuner every configuration that its own pruning leaves is compiled. What Triton would refuse to load is refused here too. Memory is
-zero-filled, so a program that needs the value of a kernel's result finds zeros. torch.compile is switched off.
+runs it in the PTX simulator. Of an autotuner every configuration that its own pruning leaves is compiled. What Triton
+would refuse to load is refused here too. Memory is zero-filled, so a program that needs the value of a kernel's
+result finds zeros. torch.compile is switched off.
 
 exit status: 0 nothing above a hazard, 1 violation, 2 wrong use, 3 error inside kcontract, 4 the program itself failed
 (its own status is in the summary), 130 interrupted"""
