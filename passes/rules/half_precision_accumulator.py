@@ -101,7 +101,7 @@ class HalfPrecisionAccumulator(Rule):
             why += ": from 1/2 on, the error bound is as large as the sum itself"
         elif severity is Level.HAZARD:
             limit = int(0.5 / roundoff)
-            why = f"the number of terms is not known here; from {limit} terms on the error bound is as large as the sum itself"
+            why = f"the number of terms is not known here; from {limit} on the error bound is as large as the sum itself"
         else:
             why = f"{row.terms.high} terms times a unit roundoff of 2^{exponent} stays below 1/2"
         return Finding(
