@@ -345,12 +345,19 @@ class Checker:
             step = np.arange(0, size, width)
             where = (where[:, None] + step).reshape(-1)
             cta = np.repeat(cta, len(step))
-        starts, _ = self.machine.memory._prepare()
-        index = np.searchsorted(starts, where, side="right") - 1
-        for one in np.unique(index).tolist():
-            region = self.machine.memory.regions[one]
-            here = index == one
-            self.all.access(region.name, region.size, (where[here] - region.start) // width, cta[here], how)
+        if not len(where):
+            return
+        regions = self.machine.memory.regions
+        starts, ends = self.machine.memory.bounds()
+        first = int(np.searchsorted(starts, where.min(), side="right")) - 1
+        if int(where.max()) < ends[first]:
+            region = regions[first]
+            self.all.access(region.name, region.size, (where - region.start) // width, cta, how)
+        else:
+            index = np.searchsorted(starts, where, side="right") - 1
+            for one in np.unique(index).tolist():
+                region, here = regions[one], index == one
+                self.all.access(region.name, region.size, (where[here] - region.start) // width, cta[here], how)
         if how == "atomic":
             self.all.synchronise(self.machine.ctas[strand.cta[:, 0]])
 

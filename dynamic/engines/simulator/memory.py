@@ -95,7 +95,8 @@ class Global:
         self.add(name, start, data.nbytes)
         return start
 
-    def _prepare(self) -> tuple[Array, Array]:
+    def bounds(self) -> tuple[Array, Array]:
+        """Sorted start and end addresses of the buffers."""
         if self._starts is None or self._ends is None:
             self.regions.sort(key=lambda r: r.start)
             self._starts = np.array([r.start for r in self.regions], "i8")
@@ -110,7 +111,7 @@ class Global:
         if width > 1 and int(np.bitwise_or.reduce(address, axis=None)) & (width - 1):
             bad = int(address[(address & (width - 1)) != 0].flat[0])
             raise Fault("misaligned-access", f"global address {bad:#x} is not a multiple of {width} bytes")
-        starts, ends = self._prepare()
+        starts, ends = self.bounds()
         which = int(np.searchsorted(starts, low, side="right")) - 1
         if which >= 0 and high + size <= ends[which]:
             self._count(self.regions[which], address, size, lanes, write)

@@ -103,6 +103,10 @@ def _is_warp(actor: Array | int, clocks: Clocks) -> bool:
     return bool((np.asarray(actor) < clocks.warps).all())
 
 
+#: Reads of one buffer that may wait to be entered, in grains.
+_MOST_PENDING = 1 << 22
+
+
 class GlobalShadow:
     """Races between CTAs in global memory, a grain of ``width`` bytes.
 
@@ -116,6 +120,8 @@ class GlobalShadow:
         self.times: dict[str, Array] = {}
         self.atomics: dict[str, Array] = {}
         self.readers: dict[str, Array] = {}
+        self.pending: dict[str, list[tuple[Array, Array]]] = {}
+        self.written: set[str] = set()
         self.released = np.zeros(total, "i8")
         self.acquired = np.zeros(total, "i8")
         self.now = 0
@@ -133,9 +139,25 @@ class GlobalShadow:
             self.atomics[name], self.readers[name] = np.zeros(count, bool), np.full(count, -1, "i4")
         return self.writers[name], self.times[name], self.atomics[name], self.readers[name]
 
+    def _settle(self, name: str, readers: Array) -> None:
+        """Enter the reads of a buffer that only its first write asks for."""
+        for grain, cta in self.pending.pop(name, ()):
+            before = readers[grain]
+            readers[grain] = np.where((before >= 0) & (before != cta), -2, cta)
+
     def access(self, name: str, size: int, grain: Array, cta: Array, how: str) -> None:
         """Accesses of CTAs (linear numbers) to grains of one buffer."""
+        if how == "read":
+            waiting = self.pending.setdefault(name, [])
+            waiting.append((grain, cta))
+            if sum(len(g) for g, _ in waiting[-64:]) > _MOST_PENDING or len(waiting) > 256:
+                self._settle(name, self._tables(name, size)[3])
+            if name not in self.written:
+                return
         writers, times, atomics, readers = self._tables(name, size)
+        if how != "read":
+            self.written.add(name)
+            self._settle(name, readers)
         self.now += 1
         writer = writers[grain]
         other = (writer >= 0) & (writer != cta)
@@ -148,8 +170,6 @@ class GlobalShadow:
                 k = int(np.flatnonzero(bad)[0])
                 self._fail(name, int(grain[k]), int(cta[k]), int(writer[k]), how, "writes")
         if how == "read":
-            before = readers[grain]
-            readers[grain] = np.where((before >= 0) & (before != cta), -2, cta)
             return
         reader = readers[grain]
         shared = ((reader >= 0) & (reader != cta) | (reader == -2)) & (how != "atomic")
