@@ -22,67 +22,71 @@ class Shadow:
         self.atomic = np.zeros((ctas, grains), bool)
         self.read = np.zeros((ctas, grains, clocks.tensor_core + 1), "i4")
 
-    def reads(
-        self, cta: Array, grain: Array, warp: Array, actor: Array | int, *, proxy: bool, init: bool = True
-    ) -> None:
-        """Check and note reads issued by warps; ``actor`` does the reading, through the async proxy where ``proxy``."""
-        writer, time = self.writer[cta, grain], self.written[cta, grain]
-        if init and (writer < 0).any():
+    def rows(self, table: Array, group: int) -> Array:
+        """A table as (CTAs, groups, grains of a group, ...): one index reaches a whole access."""
+        return table.reshape(len(table), -1, group, *table.shape[2:])
+
+    def reads(self, cta: Array, index: Array, warp: Array, actor: Array | int, group: int, *, proxy: bool) -> None:
+        """Check and note reads issued by warps, each of the ``group`` grains from index * group on; ``actor`` does the
+        reading, through the async proxy where ``proxy``."""
+        writer, time = self.rows(self.writer, group)[cta, index], self.rows(self.written, group)[cta, index]
+        grain = index[:, None] * group + np.arange(group)
+        if (writer < 0).any():
             self._fail("uninitialised-read", cta, grain, writer < 0, warp, "reads what nobody has written")
-        known = self.clocks.clock[cta, warp, writer]
-        late = (known < time) & (writer != actor) & (writer >= 0)
+        known = self.clocks.clock[cta[:, None], warp[:, None], writer]
+        doer = actor[:, None] if isinstance(actor, np.ndarray) else actor
+        late = (known < time) & (writer != doer)
         if late.any():
             self._conflict(cta, grain, late, warp, writer, "reads")
         if proxy:
-            hidden = (writer < self.clocks.warps) & (writer >= 0) & (self.clocks.proxied[cta, warp, writer] < time)
+            hidden = writer < self.clocks.warps
+            hidden &= self.clocks.proxied[cta[:, None], warp[:, None], writer] < time
             if hidden.any():
-                self._fail(
-                    "missing-proxy-fence", cta, grain, hidden, warp,
-                    "has a unit of the async proxy read what ordinary stores have written, without fence.proxy.async",
-                )  # fmt: skip
-        own = actor == warp if isinstance(actor, np.ndarray) else False
-        self.read[cta, grain, actor] = np.where(own, self.clocks.clock[cta, warp, warp], self.clocks.now)
+                why = "has a unit of the async proxy read what ordinary stores have written, without fence.proxy.async"
+                self._fail("missing-proxy-fence", cta, grain, hidden, warp, why)
+        own = actor == warp if isinstance(actor, np.ndarray) else np.zeros(len(warp), bool)
+        now = np.where(own, self.clocks.clock[cta, warp, warp], self.clocks.now)
+        self.rows(self.read, group)[cta, index, :, actor] = now[:, None]
 
-    def writes(self, cta: Array, grain: Array, warp: Array, actor: Array | int, *, atomic: bool = False) -> None:
-        """Check and note writes issued by warps and done by ``actor``."""
-        writer, time = self.writer[cta, grain], self.written[cta, grain]
-        known = self.clocks.clock[cta, warp, writer]
-        late = (known < time) & (writer != actor) & (writer >= 0)
+    def writes(
+        self, cta: Array, index: Array, warp: Array, actor: Array | int, group: int, *, atomic: bool = False
+    ) -> None:
+        """Check and note writes issued by warps and done by ``actor``, as ``reads`` does."""
+        writer, time = self.rows(self.writer, group)[cta, index], self.rows(self.written, group)[cta, index]
+        were_atomic = self.rows(self.atomic, group)[cta, index]
+        grain = index[:, None] * group + np.arange(group)
+        known = self.clocks.clock[cta[:, None], warp[:, None], writer]
+        doer = actor[:, None] if isinstance(actor, np.ndarray) else actor
+        late = (known < time) & (writer != doer) & (writer >= 0)
         if atomic:
-            late &= ~self.atomic[cta, grain]
+            late &= ~were_atomic
         if late.any():
             self._conflict(cta, grain, late, warp, writer, "writes")
-        behind = self.read[cta, grain] > self.clocks.clock[cta, warp, : self.clocks.tensor_core + 1]
+        units = self.clocks.tensor_core + 1
+        behind = self.rows(self.read, group)[cta, index] > self.clocks.clock[cta, warp, :units][:, None, :]
         if behind.any():
-            rows = np.arange(len(warp))
-            behind[rows, warp] = False
-            behind[rows, np.broadcast_to(actor, warp.shape) % (self.clocks.tensor_core + 1)] &= (
-                np.broadcast_to(actor, warp.shape) > self.clocks.tensor_core
-            )
+            behind[np.arange(len(warp)), :, warp] = False
             if atomic:
-                behind &= ~self.atomic[cta, grain][:, None]
+                behind &= ~were_atomic[:, :, None]
             if behind.any():
-                k = int(np.flatnonzero(behind.any(axis=1))[0])
-                reader = int(np.flatnonzero(behind[k])[0])
-                self._race(cta[k], grain[k], int(warp[k]), reader, "writes", "reads")
-        self.writer[cta, grain] = actor
-        self.written[cta, grain] = (
-            self.clocks.clock[cta, warp, warp] if _is_warp(actor, self.clocks) else self.clocks.now
-        )
-        self.atomic[cta, grain] = atomic
+                k, column, reader = (int(x) for x in np.argwhere(behind)[0])
+                self._race(int(cta[k]), int(grain[k, column]), int(warp[k]), reader, "writes", "reads")
+        own = self.clocks.clock[cta, warp, warp][:, None] if _is_warp(actor, self.clocks) else self.clocks.now
+        self.rows(self.writer, group)[cta, index] = doer
+        self.rows(self.written, group)[cta, index] = own
+        self.rows(self.atomic, group)[cta, index] = atomic
 
     def _place(self, grain: int) -> str:
         return f"{self.name} {self.unit.format(grain)}"
 
     def _fail(self, kind: str, cta: Array, grain: Array, bad: Array, warp: Array, what: str) -> None:
-        k = int(np.flatnonzero(bad)[0])
-        raise Fault(
-            kind, f"warp {int(warp[k])} of CTA {int(self.numbers[cta[k]])} {what}: {self._place(int(grain[k]))}"
-        )
+        k, column = (int(x) for x in np.argwhere(bad)[0])
+        number = int(self.numbers[cta[k]])
+        raise Fault(kind, f"warp {int(warp[k])} of CTA {number} {what}: {self._place(int(grain[k, column]))}")
 
     def _conflict(self, cta: Array, grain: Array, bad: Array, warp: Array, writer: Array, how: str) -> None:
-        k = int(np.flatnonzero(bad)[0])
-        self._race(cta[k], grain[k], int(warp[k]), int(writer[k]), how, "writes")
+        k, column = (int(x) for x in np.argwhere(bad)[0])
+        self._race(int(cta[k]), int(grain[k, column]), int(warp[k]), int(writer[k, column]), how, "writes")
 
     def _race(self, cta: int, grain: int, warp: int, other: int, how: str, did: str) -> None:
         place, number = self._place(int(grain)), int(self.numbers[int(cta)])

@@ -128,14 +128,10 @@ def fla() -> dict[str, Case]:
 
     log = F.logsigmoid
     cases: dict[str, Case] = {}
-    for name, function in (
-        ("chunk", gated_delta_rule.chunk_gated_delta_rule),
-        ("recurrent", gated_delta_rule.fused_recurrent_gated_delta_rule),
-    ):
-        cases[f"gated_delta_rule_{name}"] = (
-            lambda q, k, v, g, beta, f=function: f(unit(q), unit(k), v, g=log(g), beta=beta.sigmoid())[0],
-            lambda q, k, v, g, beta: naive_recurrent_gated_delta_rule(unit(q), unit(k), v, beta.sigmoid(), log(g))[0],
-            qkv(gate, gate), 5e-3)  # fmt: skip
+    cases["gated_delta_rule_chunk"] = (
+        lambda q, k, v, g, beta: gated_delta_rule.chunk_gated_delta_rule(unit(q), unit(k), v, log(g), beta.sigmoid())[0],
+        lambda q, k, v, g, beta: naive_recurrent_gated_delta_rule(unit(q), unit(k), v, beta.sigmoid(), log(g))[0],
+        qkv(gate, gate), 5e-3)  # fmt: skip
     cases["delta_rule_chunk"] = (
         lambda *xs: delta_rule.chunk_delta_rule(*halved(*xs))[0].float(),
         lambda q, k, v, beta: delta_rule_recurrence(*heads_first(q, unit(k), v, beta.sigmoid()))[0].transpose(1, 2),
