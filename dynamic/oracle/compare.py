@@ -171,7 +171,6 @@ def _exact(candidate: Tensor, expected: Bounded) -> Comparison:
 def acceptable(candidate: Tensor, expected: Bounded) -> Tensor:
     """Where an index names a term within the errors of the one the reference chose (and is in range, unrepeated)."""
     choice: Choice = expected.choice  # type: ignore[assignment]
-    lam = 8.0
     terms, dim = choice.terms, choice.dim
     index, right = candidate.long(), expected.value
     if not choice.keepdim and terms.dim() == index.dim() + 1:
@@ -183,7 +182,7 @@ def acceptable(candidate: Tensor, expected: Bounded) -> Tensor:
     gap = (terms.gather(dim, safe) - terms.gather(dim, right)).abs()
     slack = torch.zeros_like(gap)
     if choice.error is not None:
-        slack = (choice.error.gather(dim, safe) + choice.error.amax(dim, keepdim=True)) * lam
+        slack = choice.error.gather(dim, safe) + choice.error.amax(dim, keepdim=True)
     fine = inside & (gap <= slack)
     if index.shape[dim] > 1:
         ordered = safe.sort(dim)

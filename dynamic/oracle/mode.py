@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an index was chosen from: the terms, their error before λ (None: exact), and the axis."""
+    """What an index was chosen from: the terms, their error times λ (None: exact), and the axis."""
 
     terms: Tensor
     error: Tensor | None
@@ -139,7 +139,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
 
     def choose(self, index: Tensor, x: Tensor, e: Err, dim: int, keepdim: bool) -> None:
         """Remember what an index was chosen from, so that another right choice can be told from a wrong one."""
-        self._choices[id(index)] = (index, Choice(x, e.total(), dim, keepdim))
+        whole = e.total()
+        self._choices[id(index)] = (index, Choice(x, None if whole is None else whole * self.lam, dim, keepdim))
 
     def choice(self, index: Tensor) -> Choice | None:
         """What an index tensor was chosen from, if it is the very result of argmax, topk and the like."""
