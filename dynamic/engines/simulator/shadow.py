@@ -65,7 +65,11 @@ class Shadow:
         units = self.clocks.tensor_core + 1
         behind = self.rows(self.read, group)[cta, index] > self.clocks.clock[cta, warp, :units][:, None, :]
         if behind.any():
-            behind[np.arange(len(warp)), :, warp] = False
+            every = np.arange(len(warp))
+            mine = np.broadcast_to(actor, warp.shape)
+            unit = mine < units  # a unit's own reads come before its writes
+            behind[every, :, warp] = False
+            behind[every[unit], :, mine[unit]] = False
             if atomic:
                 behind &= ~were_atomic[:, :, None]
             if behind.any():

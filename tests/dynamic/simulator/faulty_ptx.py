@@ -87,7 +87,7 @@ mov.b64 %d11, 0x0000400800080200;
 mov.b32 %r14, <IDESC>;
 setp.ne.s32 %p3, %r1, %r1;
 @%p1 tcgen05.mma.cta_group::1.kind::f16 [%r13+<DCOL>], %d10, %d11, %r14, %p3;
-@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [mem];
+<AGAIN>@%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [mem];
 <WAIT>
 shr.u32 %r15, %r1, 5;
 shl.b32 %r15, %r15, 21;
@@ -104,7 +104,7 @@ def mma(**changes: str) -> str:
     """The product with some of its lines replaced by ``<good|bad>``."""
     plain = {
         "COLUMNS": "32", "PERMIT": "", "FENCE": "fence.proxy.async.shared::cta;", "ADESC": "0x0000400800080080",
-        "IDESC": "0x08040010", "DCOL": "0", "WAIT": wait(1, "0"), "LDCOL": "0",
+        "IDESC": "0x08040010", "DCOL": "0", "AGAIN": "", "WAIT": wait(1, "0"), "LDCOL": "0",
         "FREE": "@%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r13, 32;",
     }  # fmt: skip
     text = _MMA
@@ -158,6 +158,8 @@ CASES = (
     Seeded("descriptor with a stride that reads elsewhere", "uninitialised-read", mma(ADESC="<0x0000400800080080|0x0000402000080080>")),
     Seeded("instruction descriptor with a wrong type", "bad-descriptor", mma(IDESC="<0x08040010|0x08040090>".replace("090", "190"))),
     Seeded("instruction descriptor with a wrong shape", "bad-descriptor", mma(IDESC="<0x08040010|0x0a040010>")),
+    Seeded("pipelined products of unlike descriptors", "bad-descriptor",
+           mma(AGAIN="setp.eq.s32 %p3, %r1, 0;\n@%p1 tcgen05.mma.cta_group::1.kind::f16 [%r13], %d10, %d11, <%r14|0x08040090>, %p3;\n".replace("090|", "090").replace("0x08040090", "0x08040190"))),
     Seeded("Tensor Memory leaked", "tmem-leak", mma(FREE="<@%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r13, 32;|>")),
     Seeded("Tensor Memory freed in part", "tmem-lifecycle", mma(COLUMNS="<32|64>")),
     Seeded("Tensor Memory columns no power of two", "tmem-count", mma(COLUMNS="<32|48>")),

@@ -16,6 +16,7 @@ import simulated_kernels as K  # noqa: E402
 from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 from kcontract.dynamic.engines.simulator.driver import SimulatedDriver, simulate  # noqa: E402
+from kcontract.dynamic.engines.simulator.launch import Options  # noqa: E402
 
 
 @pytest.fixture(
@@ -24,7 +25,7 @@ from kcontract.dynamic.engines.simulator.driver import SimulatedDriver, simulate
 def sim(request: pytest.FixtureRequest) -> Iterator[SimulatedDriver]:
     torch.manual_seed(0)
     triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))
-    with simulate(request.param) as driver:
+    with simulate(request.param, Options(checked=True)) as driver:  # correct programs get no diagnosis
         yield driver
 
 

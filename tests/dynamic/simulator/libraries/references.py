@@ -129,7 +129,8 @@ def fla() -> dict[str, Case]:
     log = F.logsigmoid
     cases: dict[str, Case] = {}
     cases["gated_delta_rule_chunk"] = (
-        lambda q, k, v, g, beta: gated_delta_rule.chunk_gated_delta_rule(unit(q), unit(k), v, log(g), beta.sigmoid())[0],
+        lambda q, k, v, g, beta: gated_delta_rule.chunk_gated_delta_rule(
+            unit(q), unit(k), v, log(g), beta.sigmoid())[0],
         lambda q, k, v, g, beta: naive_recurrent_gated_delta_rule(unit(q), unit(k), v, beta.sigmoid(), log(g))[0],
         qkv(gate, gate), 5e-3)  # fmt: skip
     cases["delta_rule_chunk"] = (
