@@ -1,6 +1,6 @@
 """The oracle's bound against honest runs and precision faults, beside the customary tolerances.
 
-`--part ops|modules|faults|probe|null|cost` runs one part, `--full` all of them at full size; figures of one run.
+`--part ops|modules|faults|probe|cost` runs one part, `--full` all of them at full size; figures of one run.
 Honest operations and modules marked held out, and all seeds from 1000 on, took no part in tuning a rule.
 """
 
@@ -251,7 +251,7 @@ def main() -> None:
     """Print the tables; ``--json`` also writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="all parts at full size (about a quarter of an hour)")
-    parser.add_argument("--part", default="", help="ops, modules, faults, probe, null or cost")
+    parser.add_argument("--part", default="", help="ops, modules, faults, probe or cost")
     parser.add_argument("--seeds", type=int, default=0, help="seeds a case (default 2; 6 with --full)")
     parser.add_argument("--first", type=int, default=1000, help="the first seed; those below 1000 were used in tuning")
     parser.add_argument("--least", type=float, default=0.03, help="seconds a plain run must take to measure its cost")
