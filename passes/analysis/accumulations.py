@@ -22,6 +22,7 @@ from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Place
 from kcontract.passes.analysis.exact import is_exact
 from kcontract.passes.analysis.flow import DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
+from kcontract.passes.analysis.masks import kept_terms
 from kcontract.passes.analysis.ranges import Ranges
 from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row, Terms
 from kcontract.passes.base import Facts
@@ -132,8 +133,10 @@ class Ledger:
         shape = values[0].type.shape
         count = shape[axis] if axis < len(shape) else 1
         element = adds[0].results[0].type.element if adds else values[0].type.element
-        terms = Terms(count, count)
-        exact = is_exact(values[:1], terms, element, self._ranges)
+        terms = kept_terms(values[0], axis, count, self._ranges)
+        exact = terms.high == 1 or is_exact(values[:1], Terms(count, count), element, self._ranges)
+        if adds and all(op.name == "arith.mulf" for op in adds):
+            kind = "product"
         return _row(operation, kind if adds else "order", element, values[0].type.element, terms, exact=exact)
 
     def _add(self, operation: Operation) -> Row:
@@ -150,7 +153,7 @@ class Ledger:
         kind = "recurrence" if self._scaled(operation) else "loop sum"
         terms = self._times(Terms(1, 1), loops)
         if any(outer.name == "scf.if" and loops[-1] in outer.ancestors() for outer in operation.ancestors()):
-            terms = replace(terms, low=1)
+            terms = replace(terms, low=0)
         narrowed = self._flow.narrowest(operation)
         return _row(operation, kind, narrowed or element, inputs, terms, bool(narrowed))
 
@@ -204,7 +207,7 @@ class Ledger:
     def _times(self, terms: Terms, loops: Iterable[Operation]) -> Terms:
         for loop in loops:
             trips = self._ranges.trips(loop)
-            low = max(trips.low, 1) if trips else 1
+            low = trips.low if trips else 0  # a loop may not run at all: peeled copies are rows of their own
             unbounded = trips is None or trips.high >= 2**31 - 1 or terms.high is None
             trust = trips.trust if trips and trips.trust is not Trust.PROVED else terms.trust
             high = None if unbounded or trips is None or terms.high is None else terms.high * max(trips.high, 1)
@@ -313,4 +316,4 @@ def _total(terms: Iterable[Terms]) -> Terms:
         unbounded |= term.high is None
         high += term.high or 0
         trust = term.trust if term.trust is not Trust.PROVED else trust
-    return Terms(low, None if unbounded else high, trust)
+    return Terms(max(low, 1), None if unbounded else high, trust)

@@ -83,6 +83,13 @@ class Ranges:
             number = {"true": 1, "false": 0}.get(match[1])
             number = int(match[1][:40]) if number is None else number
             return Range(number, number)
+        if operation.name == "arith.extui" or (
+            operation.name == "arith.extsi" and operation.operands[0].type.bits == 1
+        ):
+            inner, bits = self.of(operation.operands[0]), operation.operands[0].type.bits or 64
+            if operation.name == "arith.extsi":  # true is -1
+                return Range(-inner.high, -inner.low, inner.trust)
+            return inner if inner.low >= 0 else Range(0, 2**bits - 1)
         if operation.name in _SAME:
             parts = [self.of(operand) for operand in operation.operands]
             return _union(parts) if parts else widest

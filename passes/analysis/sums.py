@@ -31,9 +31,9 @@ class Row:
     """One accumulation or what was judged to be none.
 
     ``kind``: dot, mma, loop sum, recurrence, chain (three terms or more in one expression), partial (a 16-bit add made
-    only to enter a wider sum), reduce, scan, atomic (these are accumulations), or elementwise, combine, order (a
-    reduction that only compares). ``element`` is the type the sum is kept in and ``inputs`` the type
-    of what is added; ``narrowed`` tells that the printed type is wider than what survives each trip,
+    only to enter a wider sum), reduce, scan, product, atomic (these are accumulations), or elementwise, combine, order
+    (a reduction that only compares). ``element`` is the type the sum is kept in and ``inputs`` the type of what is
+    added; ``narrowed`` tells that the printed type is wider than what survives each trip,
     ``exact`` that no rounding can touch the sum (see ``exact``). ``group``
     numbers accumulators: rows of one group add into one another. ``operation`` is None for a row read from PTX.
     """

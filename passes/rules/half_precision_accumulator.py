@@ -14,6 +14,7 @@ from kcontract.passes.base import Facts, Rule
 NAMES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "tf32": "tf32"}
 _REMEDIES = {
     "reduce": "convert before reducing: tl.sum(x.to(tl.float32))",
+    "product": "convert before multiplying: x.to(tl.float32)",
     "scan": "convert before scanning: tl.cumsum(x.to(tl.float32))",
     "dot": "let tl.dot accumulate in float32 (out_dtype=tl.float32) and round once at the end",
     "mma": "let tl.dot accumulate in float32 (out_dtype=tl.float32) and round once at the end",
@@ -44,13 +45,15 @@ class HalfPrecisionAccumulator(Rule):
     rounded to 16 bits on every trip, 16-bit adds made only to enter a wider sum, packed adds in inline assembly,
     and float atomics.
 
-    With N terms and unit roundoff u of the accumulator, it is a violation where N·u >= 1/2 is proved (float16:
+    Lanes that a mask or `tl.where` may set to a constant count only where the bound is known (constant, contract,
+    launch). With N terms and unit roundoff u of the accumulator, it is a violation where N·u >= 1/2 is proved (float16:
     N >= 1024, bfloat16: N >= 128), a hazard where N is unknown, and a note where N·u < 1/2.
 
     ## Silent on
 
     Sums kept in float32 or wider, whatever the inputs; comparisons (`tl.max`); single adds; a value that is rounded
-    to 16 bits only after its sum is complete; sums of integers too small to be rounded (counting a mask).
+    to 16 bits only after its sum is complete; sums of integers too small to be rounded (counting a mask);
+    a sum with one term that is not zero (picking an element by index).
 
     ## Limits
 
@@ -101,7 +104,7 @@ class HalfPrecisionAccumulator(Rule):
             why += ": from 1/2 on, the error bound is as large as the sum itself"
         elif severity is Level.HAZARD:
             limit = int(0.5 / roundoff)
-            why = f"the number of terms is not known here; from {limit} on the error bound is as large as the sum itself"
+            why = f"the number of terms is not known; from {limit} on the error bound is as large as the sum itself"
         else:
             why = f"{row.terms.high} terms times a unit roundoff of 2^{exponent} stays below 1/2"
         return Finding(
@@ -140,6 +143,7 @@ def _subject(row: Row) -> str:
         "mma": "dot product",
         "recurrence": "recurrence",
         "scan": "scan",
+        "product": "product",
         "atomic": "atomic sum",
         "partial": "part of a longer sum",
     }.get(row.kind, "sum")

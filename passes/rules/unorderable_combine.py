@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.ttgir import Operation
 from kcontract.model import Confidence, Finding, Level, Place, Settled
 from kcontract.passes.analysis.combine import Judgement, Status, judge
+from kcontract.passes.analysis.ranges import Ranges
 from kcontract.passes.analysis.solver import SolverTime
 from kcontract.passes.base import Facts, Rule
 
@@ -31,7 +33,7 @@ class UnorderableCombine(Rule):
 
     A violation for a function that three small numbers refute, in exact arithmetic: the finding carries the numbers
     and both results. A hazard where only the index of equal values depends on the order (`tie_break_left=False`). A
-    note where the function is undecided.
+    note where the function is undecided, or only numbers that the reduced values cannot have refute it.
 
     ## Silent on
 
@@ -62,6 +64,10 @@ class UnorderableCombine(Rule):
         proofs = []
         for operation in operations:
             judgement = judge(operation, facts.get(SolverTime))
+            if judgement.status is Status.REFUTED and not _possible(operation, judgement, facts.get(Ranges)):
+                judgement = replace(
+                    judgement, status=Status.UNDECIDED, how="refuted, but only by numbers it never gets"
+                )
             if judgement.status is Status.PROVED:
                 proofs.append(judgement.how)
             else:
@@ -100,6 +106,17 @@ class UnorderableCombine(Rule):
             if found.inputs
             else {},
         )
+
+
+def _possible(operation: Operation, found: Judgement, ranges: Ranges) -> bool:
+    """Whether the numbers that refute are among those that the reduced values can have."""
+    for item in found.inputs:
+        for number, operand in zip(item, operation.operands, strict=False):
+            if operand.type.element.startswith("i"):
+                bounds = ranges.of(operand)
+                if not bounds.low <= number <= bounds.high:
+                    return False
+    return True
 
 
 def _arithmetic(found: Judgement) -> str:

@@ -4,15 +4,17 @@ Each has an environment variable and a key under ``[tool.kcontract]`` in the nea
 upward from the working directory); the variable wins.
 
 ``TRITON_KCONTRACT``, ``mode``
-    ``0`` (or ``off``, ``false``, empty): do nothing. ``1`` (or ``warn``, ``true``, ``on``): check each kernel that
-    is compiled, warn of violations and hazards. ``error``: also stop the compile at a violation. Whether kcontract
-    is active is decided when Python starts, from the variable alone.
+    ``0`` (or ``off``, ``false``, empty): do nothing. ``warn``: check each kernel that is compiled, warn of violations
+    and hazards. ``error``: also stop the compile at a violation. ``1`` (or ``true``, ``on``): as the key in
+    ``pyproject.toml`` says, ``warn`` without one. Whether kcontract is active is decided when Python starts, from
+    the variable alone.
 ``TRITON_KCONTRACT_REPORT``, ``report``
     File that findings and verdicts are appended to, by any number of processes: ``NAME.jsonl`` (a JSON object a
     line) or ``NAME.sarif`` (SARIF 2.1.0, findings only). A relative path counts from the working directory that
     Python started in, in ``pyproject.toml`` from that file's folder.
 ``TRITON_KCONTRACT_SELECT``, ``select``
-    Rules or gates to check, separated by commas (in TOML a list). Empty: all.
+    Rules or gates to check, separated by commas (in TOML a list). Empty: all. ``kcontract check`` and ``kcontract
+    run`` follow this and the next one unless ``--gate`` or ``--rule`` is given; the report belongs to the variable.
 ``TRITON_KCONTRACT_IGNORE``, ``ignore``
     Rules or gates to leave out.
 ``TRITON_KCONTRACT_DEEP``, ``deep``
@@ -47,6 +49,7 @@ class Mode(str, enum.Enum):
     ERROR = "error"
 
 
+_SWITCH = ("1", "on", "true")
 _MODES = {
     **dict.fromkeys(("", "0", "off", "false"), Mode.OFF),
     **dict.fromkeys(("1", "warn", "true", "on"), Mode.WARN),
@@ -86,6 +89,8 @@ class Settings:
         ]
         for key in _KEYS:
             variable = PREFIX if key == "mode" else f"{PREFIX}_{key.upper()}"
+            if key == "mode" and values.get("mode", ("",))[0] in ("warn", "error") and environ.get(PREFIX) in _SWITCH:
+                continue
             if variable in environ:
                 values[key] = (environ[variable], variable)
                 base = Path() if key == "report" else base

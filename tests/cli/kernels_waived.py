@@ -40,3 +40,8 @@ def of_another_rule(x, o, N: tl.constexpr):
 def needless(x, o, N: tl.constexpr):
     # kcontract: allow half-precision-accumulator (no longer needed)
     tl.store(o, tl.sum(tl.load(x + tl.arange(0, N)).to(tl.float32), axis=0))
+
+
+@triton.jit
+def misspelt(x, o, N: tl.constexpr):
+    tl.store(o, tl.sum(tl.load(x + tl.arange(0, N)), axis=0))  # kcontract: allow half-precision-acumulator (a test)

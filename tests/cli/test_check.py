@@ -60,6 +60,7 @@ class TestExitStatus:
             (["check", "--rule", "no-rule", "."], "no rule or gate is named 'no-rule'; 'kcontract rules' lists them"),
             (["check", "--target", "h100", "."], "'h100' names no GPU; write a target such as sm_90"),
             (["rules", "no-rule"], "no rule or gate is named 'no-rule'"),
+            (["check", "--gate", "MEM-01", "."], "no static rule belongs to MEM-01: it needs a run"),
             (["check"], "the following arguments are required: PATH"),
             ([], "the following arguments are required: COMMAND"),
         ],
@@ -145,8 +146,13 @@ class TestWaivers:
     def test_unused_waivers_are_reported(self, kernel):
         done = kcontract("check", kernel("needless"))
         assert done.returncode == 0
-        assert "unused waiver of half-precision-accumulator: remove it" in done.stderr
+        assert "unused waiver of half-precision-accumulator: remove it, or move it" in done.stderr
         assert "unused" not in kcontract("check", "--gate", "RES-02", kernel("needless")).stderr
+
+    def test_a_misspelt_waiver_is_named(self, kernel):
+        done = kcontract("check", kernel("misspelt"))
+        assert done.returncode == 1
+        assert "waiver of 'half-precision-acumulator', which is neither a rule nor a gate" in done.stderr
 
     def test_a_waiver_of_another_rule_does_not_cover(self, kernel):
         done = kcontract("check", kernel("of_another_rule"))
@@ -173,7 +179,21 @@ class TestBaseline:
         kcontract("check", "--write-baseline", baseline, kernel("without_reason"))
         done = kcontract("check", "--baseline", baseline, kernel("without_reason", 512))
         assert done.returncode == 0
-        assert "no longer found" not in done.stderr  # a short sum is still found, as a note
+        assert "no longer found: violation of half-precision-accumulator in without_reason" in done.stderr
+
+    def test_a_hazard_that_becomes_a_violation_is_new(self, kernel, tmp_path):
+        baseline = tmp_path / "known.json"
+        folder = kernel("without_reason")
+        kcontract("check", "--write-baseline", baseline, folder)
+        baseline.write_text(baseline.read_text().replace('"violation"', '"hazard"'))
+        assert kcontract("check", "--baseline", baseline, folder).returncode == 1
+
+    def test_a_baseline_written_over_a_baseline_keeps_it(self, kernel, tmp_path):
+        first, second = tmp_path / "known.json", tmp_path / "again.json"
+        folder = kernel("without_reason")
+        kcontract("check", "--write-baseline", first, folder)
+        kcontract("check", "--baseline", first, "--write-baseline", second, folder)
+        assert second.read_text() == first.read_text()
 
     @pytest.mark.parametrize("text", ["", "[]", '{"schema": 9}', "{}"])
     def test_bad_baseline(self, tmp_path, text, kernel):

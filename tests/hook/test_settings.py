@@ -59,10 +59,16 @@ def test_the_nearest_pyproject_counts(project: Path) -> None:
     assert load(project / "inner") == Settings()
 
 
+def test_switched_on_it_follows_the_project(project: Path, tmp_path: Path) -> None:
+    assert load(project, TRITON_KCONTRACT="1").mode is Mode.ERROR
+    (tmp_path / "pyproject.toml").write_text("[tool.kcontract]\nmode = 'off'\n")
+    assert load(tmp_path, TRITON_KCONTRACT="1").mode is Mode.WARN
+
+
 def test_the_environment_wins(project: Path) -> None:
     settings = load(
         project,
-        TRITON_KCONTRACT="1",
+        TRITON_KCONTRACT="warn",
         TRITON_KCONTRACT_REPORT="/tmp/other.sarif",
         TRITON_KCONTRACT_SELECT="",
         TRITON_KCONTRACT_IGNORE="RES-02,by-name",

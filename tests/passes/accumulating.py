@@ -223,3 +223,26 @@ def count_mask(x, o, N: tl.constexpr):
     """A float16 sum of zeros and ones: exact up to 2048."""
     i = tl.arange(0, N)
     tl.store(o, tl.sum((tl.load(x + i) > 0).to(tl.float16), axis=0))
+
+
+@triton.jit
+def masked_sum(x, o, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(o, tl.sum(tl.load(x + i, mask=i < n, other=0.0), axis=0))
+
+
+@triton.jit
+def pick(x, o, k, B: tl.constexpr):
+    """A sum with one term that is not zero."""
+    i = tl.arange(0, B)
+    tl.store(o, tl.sum(tl.where(i == k, tl.load(x + i), 0.0), axis=0))
+
+
+@triton.jit
+def times(a, b):
+    return a * b
+
+
+@triton.jit
+def product(x, o, N: tl.constexpr):
+    tl.store(o, tl.reduce(tl.load(x + tl.arange(0, N)), 0, times))

@@ -1,6 +1,7 @@
 """Baselines: findings known and accepted as of today, kept in a file, so that only new ones count.
 
-A finding is recognised by rule, kernel and the text of its source line (not its number): it survives edits elsewhere.
+A finding is recognised by rule, level, kernel and the text of its source line (not its number): it survives edits
+elsewhere, and a hazard that becomes a violation is new.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from kcontract.errors import InputError
 from kcontract.model import Finding, Level, Report
 
-SCHEMA = 1
-Key = tuple[str, str, str]
+SCHEMA = 2
+ACCEPTED = "in the baseline"
+Key = tuple[str, str, str, str]
 
 
 class Baseline:
@@ -33,7 +35,8 @@ class Baseline:
             data = json.loads(path.read_text())
             if data["schema"] != SCHEMA:
                 raise InputError(f"not a baseline of schema {SCHEMA}; write it again", path=str(path))
-            return Baseline((entry["rule"], entry["kernel"], entry["source"]) for entry in data["findings"])
+            entries = data["findings"]
+            return Baseline((entry["rule"], entry["level"], entry["kernel"], entry["source"]) for entry in entries)
         except (OSError, ValueError, TypeError, KeyError) as error:
             form = "write one with 'kcontract check --write-baseline FILE PATH'"
             raise InputError(f"not a baseline ({error}); {form}", path=str(path)) from None
@@ -51,20 +54,26 @@ class Baseline:
         if key not in self.accepted or finding.waived is not None:
             return finding
         self.met[key] += 1
-        return replace(finding, waived="in the baseline")
+        return replace(finding, waived=ACCEPTED)
 
 
 def key_of(report: Report, finding: Finding) -> Key:
     """What a finding is recognised by."""
     place = finding.location.user() if finding.location else None
     source = linecache.getline(place.file, place.line).strip() if place else ""
-    return finding.rule, report.kernel, source
+    return finding.rule, finding.level.value, report.kernel, source
 
 
 def write(path: Path, reports: Iterable[Report]) -> int:
-    """Write the open violations and hazards of the reports as a baseline; returns how many there are."""
-    keys = sorted({key_of(report, finding) for report in reports for finding in report.open_findings(Level.HAZARD)})
-    entries = [{"rule": rule, "kernel": kernel, "source": source} for rule, kernel, source in keys]
+    """Write the violations and hazards of the reports as a baseline; returns how many there are."""
+    found = [
+        key_of(report, finding)
+        for report in reports
+        for finding in report.findings
+        if finding.level is not Level.NOTE and finding.waived in (None, ACCEPTED)
+    ]
+    names = ("rule", "level", "kernel", "source")
+    entries = [dict(zip(names, key, strict=True)) for key in sorted(set(found))]
     partial = path.with_name(path.name + ".partial")
     try:
         partial.write_text(json.dumps({"schema": SCHEMA, "findings": entries}, indent=1, ensure_ascii=False) + "\n")

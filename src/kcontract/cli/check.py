@@ -64,14 +64,13 @@ def add_parser(commands: Any) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Check every kernel found; returns the exit status."""
+    from kcontract.cli._selection import rules_asked_for
     from kcontract.errors import InputError, UsageError
     from kcontract.ir.target import Target
-    from kcontract.passes.base import selected
 
     if missing := next((path for path in args.paths if not os.path.exists(path)), None):
         raise UsageError(f"{missing}: no such file or folder")
-    names = [*args.gate, *args.rule]
-    selected(names)  # refuses unknown names before any work
+    names = rules_asked_for(args)
     if args.verify_diagnostics:
         return _verify(args, names)
     try:
@@ -159,11 +158,11 @@ class _Work:
             return ERROR if self.faults else OK
         if self.args.format == "sarif":
             _print_sarif(self.reports)
-        for waiver in sorted(self._unused(), key=lambda w: (w.file, w.line)):
-            names = ", ".join(sorted(waiver.names))
-            print(f"{waiver.file}:{waiver.line}: unused waiver of {names}: remove it", file=sys.stderr)
-        for rule, kernel, source in self.baseline.stale():
-            print(f"{self.args.baseline}: no longer found: {rule} in {kernel}: {source}", file=sys.stderr)
+        for waiver in sorted(self.declared - self.used, key=lambda w: (w.file, w.line)):
+            if complaint := self._complaint(waiver):
+                print(f"{waiver.file}:{waiver.line}: {complaint}", file=sys.stderr)
+        for rule, level, kernel, source in self.baseline.stale():
+            print(f"{self.args.baseline}: no longer found: {level} of {rule} in {kernel}: {source}", file=sys.stderr)
         if self.args.write_baseline:
             count = _baseline.write(self.args.write_baseline, self.reports)
             print(f"{self.args.write_baseline}: {text.plural(count, 'finding')} accepted", file=sys.stderr)
@@ -174,12 +173,18 @@ class _Work:
             return VIOLATION
         return ERROR if self.faults or any(report.errors for report in self.reports) else OK
 
-    def _unused(self) -> set[Waiver]:
-        """Waivers of rules that ran and found nothing there."""
-        from kcontract.passes.base import selected
+    def _complaint(self, waiver: Waiver) -> str:
+        """What is wrong with a waiver that covers nothing; empty where its rules did not run."""
+        from kcontract.model import GATES
+        from kcontract.passes.base import rules
 
-        ran = {name.lower() for rule in selected(self.names) for name in (rule.slug, rule.gate)}
-        return {waiver for waiver in self.declared - self.used if waiver.names <= ran}
+        known = {rule.slug: rule.gate.lower() for rule in rules()}
+        if unknown := sorted(waiver.names - known.keys() - {gate.lower() for gate in GATES}):
+            return f"waiver of {unknown[0]!r}, which is neither a rule nor a gate: 'kcontract rules' lists them"
+        ran = {name for slug in self.names for name in (slug, known[slug])}
+        if not waiver.names <= ran:
+            return ""
+        return f"unused waiver of {', '.join(sorted(waiver.names))}: remove it, or move it to the line of the finding"
 
     def _lowest(self) -> Level:
         from kcontract.model import Level

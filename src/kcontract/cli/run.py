@@ -68,11 +68,10 @@ def add_parser(commands: Any) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run, compile, check; returns the exit status."""
+    from kcontract.cli._selection import rules_asked_for
     from kcontract.dynamic.engines import devices, session
-    from kcontract.passes.base import selected
 
-    names = [*args.gate, *args.rule]
-    selected(names)  # refuses unknown names before any work
+    names = rules_asked_for(args)
     program = session.command_line(args.program[1:] if args.program[:1] == ["--"] else args.program)
     engine, wanted = _engine(args.engine)
     targets = [devices.device(name).target.name for name in (wanted or args.target).split(",")]

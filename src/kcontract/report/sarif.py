@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import linecache
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -60,9 +62,7 @@ def result(finding: Record, rule_index: int) -> dict[str, Any]:
         "ruleIndex": rule_index,
         "level": _LEVELS[finding["level"]],
         "message": {"text": f"{finding['gate']}: {text} [{finding['kernel']}, {finding['target']}]"},
-        "partialFingerprints": {
-            "kcontract/v1": "/".join((finding["rule"], finding["kernel"], finding["target"], finding["key"]))
-        },
+        "partialFingerprints": {"kcontract/v1": _fingerprint(finding)},
         "properties": {"kernel": finding["kernel"], "target": finding["target"], "gate": finding["gate"]},
     }
     if finding["file"]:
@@ -72,6 +72,13 @@ def result(finding: Record, rule_index: int) -> dict[str, Any]:
     if finding["waived"] is not None:
         entry["suppressions"] = [{"kind": "inSource", "justification": finding["waived"]}]
     return entry
+
+
+def _fingerprint(finding: Record) -> str:
+    """Stable under edits elsewhere: the statement's text and column, not its line."""
+    source = linecache.getline(finding["file"], finding["line"]).strip() if finding["file"] else ""
+    parts = (finding["rule"], finding["kernel"], finding["target"], source, str(finding["column"]))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _rule(name: str, findings: Iterable[Record], help_text: str) -> dict[str, Any]:
