@@ -198,7 +198,7 @@ class Reader:
     def _new_value(self, owner: Operation | Block, index: int, name: str, number: int) -> Value:
         scope = self._scope
         if name in scope:
-            raise InputError(f"value {name} is defined twice", line=number)
+            raise InputError(f"value {name[:60]} is defined twice", line=number)
         value = self._pending.pop(name, None) if self._pending else None
         if value is None:
             value = Value(owner, index, name)

@@ -31,6 +31,7 @@ BAD = {
     "closes too much": (OPEN + CLOSE + "}\n", "closes nothing", 5),
     "undefined": (OPEN + "    %a = arith.negf %y : f32\n" + CLOSE, "%y is used and never defined", 3),
     "defined twice": (OPEN + "    %x = arith.negf %x : f32\n" + CLOSE, "%x is defined twice", 3),
+    "endless value": (OPEN + f"%{'9' * 5000} = a.b\n" * 2 + CLOSE, f"value %{'9' * 59} is defined twice", 4),
     "sibling scope": (
         OPEN + "scf.if %x {\n%a = arith.negf %x : f32\n}\n%b = arith.negf %a : f32\n" + CLOSE,
         "%a is used and never defined",
