@@ -16,6 +16,7 @@ import simulated_kernels as K  # noqa: E402
 from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 from kcontract.dynamic.engines.simulator.driver import SimulatedDriver, simulate  # noqa: E402
+from kcontract.dynamic.engines.simulator.faults import Fault  # noqa: E402
 from kcontract.dynamic.engines.simulator.launch import Options  # noqa: E402
 
 
@@ -34,7 +35,16 @@ def test_device_descriptors_with_tails(sim: SimulatedDriver, specialise: bool) -
     m, n, k = 200, 104, 136
     a, b = torch.randn(m, k).half(), torch.randn(n, k).half()
     c = torch.full((m, n), 7.0).half()
-    K.tma_matmul[(2, 2)](a, b, c, m, n, k, BM=128, BN=64, BK=64, SPECIALISE=specialise)
+
+    def launch() -> None:
+        K.tma_matmul[(2, 2)](a, b, c, m, n, k, BM=128, BN=64, BK=64, SPECIALISE=specialise)
+
+    if specialise and sim.device.target.capability == 100 and triton.__version__ < "3.7":
+        # Triton 3.6 invalidates mbarriers that commits, which nobody waits for, have yet to arrive on.
+        with pytest.raises(Fault, match=r"mbarrier-invalid: tcgen05\.commit"):
+            launch()
+        sim.options = Options()
+    launch()
     torch.testing.assert_close(c.double(), a.double() @ b.double().t(), rtol=2e-3, atol=2e-2)
 
 
