@@ -94,7 +94,7 @@ class Artifact:
     @functools.cached_property
     def key(self) -> str:
         """Hash of everything read, which names the specialisation."""
-        digest = hashlib.sha256(f"{self.kernel}\0{self.target.name}\0".encode())
+        digest = hashlib.sha256(f"{self.kernel}\0{self.target.name}\0".encode("utf-8", "surrogateescape"))
         for part in (self.ttgir, self.ptx):
             digest.update(b"\0" if part is None else part.encode("utf-8", "surrogateescape"))
         digest.update(self.cubin or b"")

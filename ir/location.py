@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+import stat
 from dataclasses import dataclass, replace
+
+#: bytes of a source file; larger ones are not read for a line
+_LARGEST_SOURCE = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +34,26 @@ class Location:
         chain = self.chain()
         return next((place for place in chain if not _in_library(place.file)), chain[0])
 
+    def source_line(self) -> str:
+        """The line's text without its end; empty where the file is no ordinary one of readable size, or is gone."""
+        return source_line(self.file, self.line)
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}" if self.column else f"{self.file}:{self.line}"
+
+
+def source_line(file: str, line: int) -> str:
+    """See ``Location.source_line``."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        status = None
+    if status is not None and (not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_SOURCE):
+        return ""
+    try:
+        return linecache.getline(file, line).rstrip("\n")  # also knows the sources of notebooks
+    except (OSError, ValueError, MemoryError):
+        return ""
 
 
 def _in_library(file: str) -> bool:

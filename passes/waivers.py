@@ -7,12 +7,11 @@ user's own. Without a reason it does not count.
 
 from __future__ import annotations
 
-import linecache
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from kcontract.ir.location import Location
+from kcontract.ir.location import Location, source_line
 from kcontract.ir.ttgir import Module
 from kcontract.model import Contract, Finding
 
@@ -56,7 +55,7 @@ def waivers_at(location: Location | None) -> Iterator[Waiver]:
     """Waivers that cover a place, innermost frame first."""
     for place in location.chain() if location else ():
         for line in _covering_lines(place):
-            if waiver := parse(linecache.getline(place.file, line), place.file, line):
+            if waiver := parse(source_line(place.file, line), place.file, line):
                 yield waiver
 
 
@@ -88,7 +87,7 @@ def parse(text: str, file: str, line: int) -> Waiver | None:
 def _covering_lines(place: Location) -> Iterator[int]:
     yield place.line
     for line in range(place.line - 1, 0, -1):
-        text = linecache.getline(place.file, line).strip()
+        text = source_line(place.file, line).strip()
         if not text.startswith(("#", "@")):
             return
         yield line

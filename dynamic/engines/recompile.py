@@ -33,7 +33,7 @@ def options_of(artifact: Artifact) -> dict[str, object]:
 def recompile(artifact: Artifact, target: Target, options: Mapping[str, object]) -> Artifact | str:
     """The kernel compiled for ``target``, or a sentence that says why not."""
     source = f"{artifact.origin}.ttir"
-    if not os.path.exists(source):
+    if not os.path.isfile(source):
         return f"{artifact.kernel} cannot be compiled for {target}: there is no {os.path.basename(source)} beside it"
     if target.capability is None:
         return f"{artifact.kernel} cannot be compiled for {target}: Triton compiles for sm_NN targets"

@@ -13,14 +13,15 @@ into another function counts as part of the caller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kcontract.ir.launch import Trust
 from kcontract.ir.target import Target
-from kcontract.ir.ttgir import Operation, Value
+from kcontract.ir.ttgir import Operation, Region, Value
 from kcontract.model import Place
-from kcontract.passes.analysis.exact import is_exact
+from kcontract.passes.analysis.chains import Chains
+from kcontract.passes.analysis.exact import integer_magnitude, is_exact
 from kcontract.passes.analysis.flow import DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
 from kcontract.passes.analysis.masks import kept_terms
 from kcontract.passes.analysis.ranges import Ranges
@@ -29,6 +30,8 @@ from kcontract.passes.base import Facts
 
 ADDS = ("arith.addf", "arith.subf", "math.fma")
 ATOMICS = ("tt.atomic_rmw", "tt.descriptor_reduce", "ttng.async_tma_reduce")
+#: in a reduction's region these may add, for all that is known
+_COMBINING = ("tt.call", "tt.elementwise_inline_asm", "tt.extern_elementwise", "arith.divf")
 ASSEMBLY = "tt.elementwise_inline_asm"
 SINKS = (*DOTS, *MMAS, *ADDS, "tt.reduce", "tt.scan", *ATOMICS, ASSEMBLY)
 
@@ -39,6 +42,7 @@ class Ledger:
     def __init__(self, facts: Facts) -> None:
         self._flow = facts.get(Flow)
         self._ranges = facts.get(Ranges)
+        self._chains = facts.get(Chains)
         module = facts.artifact.module
         self.rows: tuple[Row, ...]
         if module is None:
@@ -56,6 +60,7 @@ class Ledger:
             if row.accumulates:
                 groups.setdefault(row.group, []).append(row)
         for rows in groups.values():
+            rows = [row for row in rows if row.narrow] or rows  # one that rounds spoils the whole sum
             longest = max(rows, key=lambda row: (row.terms.low, row.terms.high or float("inf")))
             # each row of a chain counts the terms of the whole expression up to there
             # and of rows read from PTX nothing tells how often each is run
@@ -109,16 +114,19 @@ class Ledger:
     def _mma(self, operation: Operation) -> Row:
         a, _, destination = operation.operands[:3]
         depth = _depth(a)
-        loops = _loops_around(operation, allocation(destination))
+        home = allocation(destination)
+        loops = _loops_around(operation, home, self._flow.component)
         terms = self._times(Terms(depth, depth), loops)
-        return _row(operation, "mma", destination.type.element, a.type.element, terms)
+        narrowed = self._flow.narrowest(home)
+        element = narrowed or destination.type.element
+        return _row(operation, "mma", element, a.type.element, terms, bool(narrowed))
 
     def _dot(self, operation: Operation) -> Row:
         a, accumulator, result = operation.operands[0], operation.operands[2], operation.results[0]
         depth = _depth(a)
         carried = accumulator in self._flow.carried(operation)
         terms = self._times(Terms(depth, depth), self._carrying_loops(operation) if carried else [])
-        narrowed = self._flow.narrowest(operation) if carried else None
+        narrowed = self._flow.narrowest(result) if carried else None
         exact = not carried and is_exact(operation.operands[:2], terms, result.type.element, self._ranges)
         return _row(operation, "dot", narrowed or result.type.element, a.type.element, terms, bool(narrowed), exact)
 
@@ -126,13 +134,15 @@ class Ledger:
         values = [operand for operand in operation.operands if is_float(operand)]
         if not values:
             return None
-        inner = [op for region in operation.regions for block in region.blocks for op in block.operations]
-        adds = [op for op in inner if op.name in (*ADDS, "arith.mulf") and is_float(op.results[0])]
+        inner = [op for region in operation.regions for op in _inside(region)]
+        adds = [op for op in inner if op.name in _COMBINING or (op.name in (*ADDS, "arith.mulf") and _is_float(op))]
         kind = operation.name.removeprefix("tt.")
         axis = operation.integer("axis") or 0
         shape = values[0].type.shape
         count = shape[axis] if axis < len(shape) else 1
-        element = adds[0].results[0].type.element if adds else values[0].type.element
+        # what is kept between two combinations has the types of the operands, whatever the region computes in
+        kept = _summed(operation, adds) or values
+        element = max((value.type.element for value in kept), key=lambda name: UNIT_ROUNDOFF.get(name, 1.0))
         terms = kept_terms(values[0], axis, count, self._ranges)
         exact = terms.high == 1 or is_exact(values[:1], Terms(count, count), element, self._ranges)
         if adds and all(op.name == "arith.mulf" for op in adds):
@@ -147,20 +157,29 @@ class Ledger:
             return _row(operation, "combine", element, inputs, Terms(2, 2))
         loops = self._carrying_loops(operation)
         if not loops:
-            length = _chain(operation)
+            length, rounded = self._chains.of(result)
             kind = "partial" if self._feeds_wider_sum(operation) else "chain" if length >= 3 else "elementwise"
-            return _row(operation, kind, element, inputs, Terms(length, length))
+            narrowed = rounded if kind == "chain" and not is_narrow(result) else None
+            return _row(operation, kind, narrowed or element, inputs, Terms(length, length), bool(narrowed))
         kind = "recurrence" if self._scaled(operation) else "loop sum"
         terms = self._times(Terms(1, 1), loops)
         if any(outer.name == "scf.if" and loops[-1] in outer.ancestors() for outer in operation.ancestors()):
             terms = replace(terms, low=0)
-        narrowed = self._flow.narrowest(operation)
+        narrowed = self._flow.narrowest(result)
+        added = [operand for operand in operation.operands if operand not in self._flow.carried(operation)]
+        if len(added) == 1 and integer_magnitude(added[0], self._ranges) is not None and _starts_whole(loops):
+            exact = is_exact(added, terms, narrowed or element, self._ranges)
+            return _row(operation, kind, narrowed or element, inputs, terms, bool(narrowed), exact)
         return _row(operation, kind, narrowed or element, inputs, terms, bool(narrowed))
 
     def _assembly(self, operation: Operation) -> Row | None:
-        from kcontract.passes.analysis.assembly import added_types
+        from kcontract.passes.analysis.assembly import added_types, atomic_in
 
-        types = added_types(operation.string("asm_string") or "")
+        text = operation.string("asm_string") or ""
+        types = added_types(text)
+        if types and atomic_in(text):
+            element = max(types, key=UNIT_ROUNDOFF.__getitem__)
+            return _row(operation, "atomic", element, element, Terms(1, None))
         if not types:
             return None
         element = max(types, key=UNIT_ROUNDOFF.__getitem__)
@@ -241,18 +260,66 @@ def _row(
     return Row(place, kind, element, inputs, terms, narrowed, exact, operation=operation)
 
 
+def _inside(region: Region) -> Iterator[Operation]:
+    for block in region.blocks:
+        for operation in block.operations:
+            yield from operation.walk()
+
+
+def _summed(operation: Operation, adds: list[Operation]) -> list[Value]:
+    """Of the values reduced together, those whose combined value an add (or a call) is part of."""
+    block = operation.regions[0].blocks[0] if operation.regions and operation.regions[0].blocks else None
+    returned = block.terminator.operands if block and block.terminator else []
+    found = []
+    for operand, value in zip(operation.operands, returned, strict=False):
+        todo, seen = [value.definition], set[Operation]()
+        while todo:
+            made = todo.pop()
+            if made is None or made in seen:
+                continue
+            seen.add(made)
+            todo += [inner.definition for inner in made.operands]
+        if is_float(operand) and not seen.isdisjoint(adds):
+            found.append(operand)
+    return found
+
+
+def _is_float(operation: Operation) -> bool:
+    return bool(operation.results) and is_float(operation.results[0])
+
+
+def _starts_whole(loops: list[Operation]) -> bool:
+    """Whether what the loops carry starts at integers, as a count does."""
+    starts = [operand for loop in loops if loop.name == "scf.for" for operand in loop.operands[3:] if is_float(operand)]
+    made = [start.definition for start in starts]
+    whole = ("0.000000e+00", "1.000000e+00")
+    return bool(made) and all(
+        m is not None and (m.name != "arith.constant" or any(w in m.attributes.get("value", "") for w in whole))
+        for m in made
+    )
+
+
 def _depth(a: Value) -> int:
     return a.type.shape[-1] if a.type.shape else 1
 
 
-def _loops_around(operation: Operation, home: Value) -> list[Operation]:
-    """Loops the operation stands in and the allocation does not, up to where the allocation is written anew."""
-    writers = [user for view in _views(home) for user in view.users if user.name == "ttng.tmem_store"]
+def _loops_around(operation: Operation, home: Value, component: Mapping[Value, int]) -> list[Operation]:
+    """Loops the operation stands in and the allocation does not, up to where the allocation is written anew.
+
+    A store of what was loaded from the allocation before (a rescaled accumulator) is no new beginning.
+    """
+    writers = [
+        user
+        for view in _views(home)
+        for user in view.users
+        if user.name == "ttng.tmem_store"
+        and not (home in component and component.get(user.operands[-2]) == component[home])
+    ]
     loops = []
     for outer in operation.ancestors():
         if outer.name not in LOOPS:
             continue
-        if inside(home, outer) or any(outer in writer.ancestors() for writer in writers):
+        if (inside(home, outer) and home not in component) or any(outer in writer.ancestors() for writer in writers):
             break
         loops.append(outer)
     return loops
@@ -263,20 +330,6 @@ def _views(home: Value) -> Iterator[Value]:
     for user in home.users:
         if user.name.startswith(("ttg.memdesc_", "ttng.tmem_subslice")):
             yield from user.results
-
-
-def _chain(operation: Operation) -> int:
-    """Terms of the tree of adds that ends here, looking through nothing else; at least 2."""
-    count, todo = 0, [operation]
-    while todo:
-        add = todo.pop()
-        for operand in add.operands:
-            inner = operand.definition
-            if inner is not None and inner.name in ADDS and inner.block is add.block and count + len(todo) < 4096:
-                todo.append(inner)
-            else:
-                count += 1
-    return count
 
 
 def _atomic(operation: Operation) -> Row | None:

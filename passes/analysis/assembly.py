@@ -45,6 +45,11 @@ def added_types(text: str) -> set[str]:
     return {kind for name in _INSTRUCTION.findall(text) if (kind := _element(name))}
 
 
+def atomic_in(text: str) -> bool:
+    """Whether an inline assembly string adds to memory atomically."""
+    return any(name.startswith(("red.", "atom.")) and ".add" in name for name in _INSTRUCTION.findall(text))
+
+
 def _rows(function: Function, groups: dict[object, int]) -> Iterator[Row]:
     instructions = function.instructions
     flows: dict[str, list[str]] = {}
@@ -112,7 +117,7 @@ def _row(instruction: Instruction, kind: str, element: str, inputs: str, terms: 
 def _element(name: str) -> str | None:
     """The type an instruction adds in, None where it adds no floating-point numbers."""
     opcode, *modifiers = name.split(".")
-    if opcode in _ADDS:
+    if opcode in _ADDS or (opcode in ("red", "atom") and "add" in modifiers):
         return _TYPES.get(modifiers[-1]) if modifiers else None
     if opcode == "mma" or name.startswith(("wmma.mma", "wgmma.mma_async")):
         types = [part for part in modifiers if part in _TYPES or part in ("s32", "tf32", "e4m3", "e5m2", "b1")]

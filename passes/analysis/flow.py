@@ -26,7 +26,7 @@ from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.base import Facts
 
 #: what comes out is not the running value that went in
-_NO_CARRIERS = ("tt.load", "tt.reduce", "tt.scan", "arith.divf", "tt.extern_elementwise", "tt.atomic_rmw")
+_NO_CARRIERS = ("tt.load", "tt.reduce", "tt.scan", "tt.extern_elementwise", "tt.atomic_rmw")
 Node = TypeVar("Node", bound=Hashable)
 _INTEGER = frozenset(
     "arith.addi arith.subi arith.muli arith.divsi arith.divui arith.remsi arith.remui arith.cmpi arith.cmpf "
@@ -39,7 +39,7 @@ _VIEWS = frozenset(
     "ttg.memdesc_reinterpret ttng.tmem_subslice".split()
 )
 #: stores into an allocation: operand indices of the value and of the destination
-_STORES = {"ttng.tmem_store": (0, 1), "ttg.local_store": (0, 1)}
+_STORES = {"ttng.tmem_store": (-2, 0), "ttg.local_store": (0, 1)}
 _LOADS = {"ttng.tmem_load": 0, "ttg.local_load": 0}
 LOOPS = ("scf.for", "scf.while")
 DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
@@ -111,12 +111,11 @@ class Flow:
         home = {self.component.get(result) for result in operation.results} - {None}
         return [operand for operand in operation.operands if self.component.get(operand) in home]
 
-    def narrowest(self, operation: Operation) -> str | None:
-        """The 16-bit type that every cycle through the operation's result passes, though the result is wider.
+    def narrowest(self, result: Value) -> str | None:
+        """The 16-bit type that every cycle through a value (an allocation, a sum) passes, though it is wider itself.
 
-        None where the result is narrow itself, or some cycle keeps more than 16 bits all the way round.
+        None where it is narrow itself, on no cycle, or some cycle keeps more than 16 bits all the way round.
         """
-        result = operation.results[0]
         home = self.component.get(result)
         if is_narrow(result) or home is None:
             return None
@@ -169,8 +168,14 @@ class Flow:
         elif name in _LOADS:
             for result in results:
                 yield allocation(operands[_LOADS[name]]), result
-        elif name in _VIEWS or name in _NO_CARRIERS or (name.startswith("math.") and name != "math.fma"):
+        elif (
+            name in _VIEWS
+            or name in _NO_CARRIERS
+            or (name.startswith("math.") and name not in ("math.fma", "math.absf"))
+        ):
             return
+        elif name == "arith.divf":  # the numerator
+            yield operands[0], results[0]
         elif name == "ttng.warp_group_dot_wait":  # hands each operand on
             yield from zip(operands, results, strict=False)
         else:

@@ -21,7 +21,7 @@ def kept_terms(value: Value, axis: int, count: int, ranges: Ranges) -> Terms:
     """Terms of a sum of ``value`` over ``axis`` with ``count`` lanes."""
     terms = Terms(count, count)
     for mask in _masks(value):
-        found = _kept(mask, count, ranges)
+        found = _kept(mask, axis, count, ranges)
         high = min(terms.high or count, found.high or count)
         trust = found.trust if found.low < terms.low else terms.trust
         terms = Terms(min(terms.low, found.low), high, trust)
@@ -50,8 +50,8 @@ def _masks(value: Value) -> list[Value]:
     return found
 
 
-def _kept(mask: Value, count: int, ranges: Ranges) -> Terms:
-    """Lanes that one mask keeps."""
+def _kept(mask: Value, axis: int, count: int, ranges: Ranges) -> Terms:
+    """Lanes along the axis that one mask keeps."""
     made = mask.definition
     while made is not None and made.name in _SAME:
         mask = made.operands[0]
@@ -62,9 +62,13 @@ def _kept(mask: Value, count: int, ranges: Ranges) -> Terms:
         text = made.attributes.get("value", "")
         return Terms(count, count) if "true" in text else Terms(0, count)
     if made.name == "arith.andi":
-        parts = [_kept(operand, count, ranges) for operand in made.operands]
+        parts = [_kept(operand, axis, count, ranges) for operand in made.operands]
         return Terms(max(0, sum(part.low for part in parts) - count), min(part.high or count for part in parts))
     if made.name != "arith.cmpi" or not _is_lane_index(made.operands[0]) or not _is_uniform(made.operands[1]):
+        return Terms(0, count)
+    shape = made.operands[0].type.shape
+    along = shape[0] if len(shape) == 1 else shape[axis] if axis < len(shape) else 0
+    if along != count or made.operands[0].type.numel != count:  # it masks another axis, or a part of a flattened one
         return Terms(0, count)
     bound = ranges.of(made.operands[1])
     predicate = made.string("predicate")

@@ -8,6 +8,7 @@ from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Trust
 from kcontract.model import Accumulator, Confidence, Finding, Level, Settled
 from kcontract.passes.analysis.accumulations import Ledger, imprecise_terms
+from kcontract.passes.analysis.hidden import hidden_sums
 from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row
 from kcontract.passes.base import Facts, Rule
 
@@ -57,9 +58,11 @@ class HalfPrecisionAccumulator(Rule):
 
     ## Limits
 
-    Of inline assembly only the instructions that add are read, not their order. Where there is PTX alone (native CUDA)
-    the number of terms is not known, so nothing is a violation. N counts the terms of one accumulator; several that
-    are added to each other later are judged one by one. An in-place rotation of values between lanes counts as a sum.
+    A running value that is kept as bits, through memory, or behind a function that is not seen into escapes this
+    rule: where one may, the gate is left undecided. Of inline assembly only instructions that add are read, not their
+    order. Where there is PTX alone (native CUDA) the number of terms is not known, so nothing is a violation. N counts
+    the terms of one accumulator; several that are added to each other later are judged one by one, and leave the gate
+    undecided. An in-place rotation of values between lanes counts as a sum.
 
     ## Source
 
@@ -82,10 +85,10 @@ class HalfPrecisionAccumulator(Rule):
             narrow = [row for row in narrow if row.element != row.inputs]
         for row in narrow:
             yield self._finding(row)
+        if any(imprecise_terms(row, artifact.target) for row in sums) or hidden_sums(facts):
+            return  # what may be overlooked is not proved: see imprecise-fp8-accumulator, and analysis/hidden.py
         if not sums:
             yield Settled(self.gate, "accumulators", read, "no floating-point sum", applicable=False)
-        elif any(imprecise_terms(row, artifact.target) for row in sums):
-            return  # see imprecise-fp8-accumulator
         elif all(level(row) is Level.NOTE for row in narrow):
             kept = len(sums) - len(narrow)
             reason = f"{kept} of {len(sums)} sums kept in 32 bits or more" + (", the others short" if narrow else "")

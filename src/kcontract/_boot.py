@@ -80,7 +80,10 @@ def start() -> None:
             os.environ[RELAY] = folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", name)
             atexit.register(_finish, folder, os.getpid())
         if report := os.environ.get("TRITON_KCONTRACT_REPORT"):
-            os.environ["TRITON_KCONTRACT_REPORT"] = os.path.abspath(report)
+            try:  # noqa: SIM105 (contextlib is not loaded yet)
+                os.environ["TRITON_KCONTRACT_REPORT"] = os.path.abspath(report)
+            except OSError:  # the working directory is gone; writing the report will say so
+                pass
         waiter = Waiter(
             {
                 "triton.knobs": _on_knobs,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Sequence
 
 from kcontract import __version__
@@ -29,14 +31,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not entry.name.startswith("_"):
             importlib.import_module(f"{__name__}.{entry.name}").add_parser(commands)
     args = parser.parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a source line may hold what the terminal's encoding cannot
     try:
-        return int(args.main(args))
+        status = int(args.main(args))
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except KContractError as error:
-        print(f"kcontract: {error}", file=sys.stderr)
-        return ERROR if isinstance(error, InputError) else USAGE
+        return _complain(str(error), ERROR if isinstance(error, InputError) else USAGE)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except KeyboardInterrupt:
-        print("kcontract: interrupted", file=sys.stderr)
-        return 130
+        return _complain("interrupted", 130)
+    except Exception as error:  # status 1 means a violation, never a defect of ours
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        return _complain(f"error inside kcontract: {type(error).__name__}: {error} ({where})", ERROR)
+
+
+def _complain(sentence: str, status: int) -> int:
+    if sys.stderr is not None:
+        print(f"kcontract: {sentence}", file=sys.stderr)
+    return status

@@ -7,7 +7,6 @@ elsewhere, and a hazard that becomes a violation is new.
 from __future__ import annotations
 
 import json
-import linecache
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -32,12 +31,17 @@ class Baseline:
     def load(path: Path) -> Baseline:
         """Read a baseline file. Raises ``InputError``."""
         try:
-            data = json.loads(path.read_text())
-            if data["schema"] != SCHEMA:
+            if not path.is_file():
+                raise OSError("it is no ordinary file")
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["schema"] is True or data["schema"] != SCHEMA:
                 raise InputError(f"not a baseline of schema {SCHEMA}; write it again", path=str(path))
             entries = data["findings"]
+            names = ("rule", "level", "kernel", "source")
+            if not all(isinstance(entry[name], str) for entry in entries for name in names):
+                raise ValueError("an entry holds something else than text")
             return Baseline((entry["rule"], entry["level"], entry["kernel"], entry["source"]) for entry in entries)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, MemoryError) as error:
             form = "write one with 'kcontract check --write-baseline FILE PATH'"
             raise InputError(f"not a baseline ({error}); {form}", path=str(path)) from None
 
@@ -60,7 +64,7 @@ class Baseline:
 def key_of(report: Report, finding: Finding) -> Key:
     """What a finding is recognised by."""
     place = finding.location.user() if finding.location else None
-    source = linecache.getline(place.file, place.line).strip() if place else ""
+    source = place.source_line().strip() if place else ""
     return finding.rule, finding.level.value, report.kernel, source
 
 
@@ -74,9 +78,12 @@ def write(path: Path, reports: Iterable[Report]) -> int:
     ]
     names = ("rule", "level", "kernel", "source")
     entries = [dict(zip(names, key, strict=True)) for key in sorted(set(found))]
+    if not path.name or path.is_dir():
+        raise InputError("cannot be written: it is a folder", path=str(path))
     partial = path.with_name(path.name + ".partial")
     try:
-        partial.write_text(json.dumps({"schema": SCHEMA, "findings": entries}, indent=1, ensure_ascii=False) + "\n")
+        content = json.dumps({"schema": SCHEMA, "findings": entries}, indent=1, ensure_ascii=False) + "\n"
+        partial.write_text(content, encoding="utf-8", errors="surrogateescape")
         partial.replace(path)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", path=str(path)) from None

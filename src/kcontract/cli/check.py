@@ -78,8 +78,10 @@ def main(args: argparse.Namespace) -> int:
     except InputError as error:
         raise UsageError(f"--target: {error}") from None
     work = _Work(args, names)
+    progress = all(stream is not None for stream in (sys.stdout, sys.stderr))
+    progress = progress and sys.stderr.isatty() and not sys.stdout.isatty()
     for number, found in enumerate(_load(args.paths), 1):
-        if sys.stderr.isatty() and not sys.stdout.isatty():
+        if progress:
             print(f"\r{number} kernels", end="", file=sys.stderr, flush=True)
         if isinstance(found, str):
             work.faults += 1
@@ -89,7 +91,7 @@ def main(args: argparse.Namespace) -> int:
         else:
             for target in wanted:
                 work.take_for(found, Target.parse(target))
-    if sys.stderr.isatty() and not sys.stdout.isatty():
+    if progress:
         print("\r\x1b[K", end="", file=sys.stderr)
     return work.finish()
 
@@ -127,12 +129,17 @@ class _Work:
     def take(self, artifact: Artifact, *, asked: bool = False) -> None:
         """Check one kernel and print what it gives."""
         from kcontract.cli import _ledger, _suggest
+        from kcontract.errors import InputError
         from kcontract.passes import waivers
         from kcontract.passes.base import check
 
         self.kernels += 1
         if self.args.accumulators:
-            print(_ledger.render(artifact, as_json=self.args.format == "json"), end="", flush=True)
+            try:
+                print(_ledger.render(artifact, as_json=self.args.format == "json"), end="", flush=True)
+            except InputError as error:
+                self.faults += 1
+                print(f"kcontract: {artifact.origin}: {error}", file=sys.stderr)
             return
         report = self.baseline.apply(check(artifact, select=self.names, deep=self.args.deep, asked=asked))
         if self.args.suggest:
@@ -194,7 +201,8 @@ class _Work:
 
 def use_color(choice: str, stream: Any) -> bool:
     """``auto`` means a terminal, and no ``NO_COLOR`` in the environment (https://no-color.org)."""
-    return choice == "always" or (choice == "auto" and stream.isatty() and not os.environ.get("NO_COLOR"))
+    terminal = stream is not None and stream.isatty()
+    return choice == "always" or (choice == "auto" and terminal and not os.environ.get("NO_COLOR"))
 
 
 def _text(report: Report, color: bool, lowest: Level) -> str:
@@ -260,6 +268,8 @@ def _verify(args: argparse.Namespace, names: list[str]) -> int:
         kind = os.path.splitext(path)[1].removeprefix(".")
         if kind not in ("ttgir", "ptx"):
             raise UsageError(f"{path}: --verify-diagnostics reads .ttgir and .ptx files")
+        if not os.path.isfile(path):
+            raise UsageError(f"{path}: no ordinary file")
 
         def judge(case: str, path: str = path, kind: str = kind) -> Report:
             return check(load_text(case, kind, path), select=names)

@@ -62,7 +62,7 @@ def _finding(finding: Finding) -> dict[str, object]:
 
 
 def place(where: Place) -> dict[str, object]:
-    """``file``, ``line`` and ``column`` of the user's own line (null where unknown), and where in the IR.
+    """``file``, ``line``, ``column`` and ``source`` of the user's own line (null where unknown), and where in the IR.
 
     ``frames`` is the whole inlined chain, innermost first.
     """
@@ -72,6 +72,7 @@ def place(where: Place) -> dict[str, object]:
         "file": user.file if user else None,
         "line": user.line if user else None,
         "column": user.column if user else None,
+        "source": user.source_line().strip() if user else "",
         "ir": where.ir,
         "ir_line": where.ir_line,
         "frames": [{"file": f.file, "line": f.line, "column": f.column} for f in location.chain()] if location else [],

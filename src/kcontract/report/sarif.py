@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import linecache
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -76,8 +75,7 @@ def result(finding: Record, rule_index: int) -> dict[str, Any]:
 
 def _fingerprint(finding: Record) -> str:
     """Stable under edits elsewhere: the statement's text and column, not its line."""
-    source = linecache.getline(finding["file"], finding["line"]).strip() if finding["file"] else ""
-    parts = (finding["rule"], finding["kernel"], finding["target"], source, str(finding["column"]))
+    parts = (finding["rule"], finding["kernel"], finding["target"], finding["source"], str(finding["column"]))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

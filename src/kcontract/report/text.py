@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable
 
 from kcontract.model import Finding, Level, Report
@@ -30,7 +29,7 @@ def render_finding(finding: Finding, report: Report, *, color: bool = False) -> 
     else:
         user = location.user()
         lines.append(f"  --> {user}, {subject}")
-        lines += _snippet(user.file, user.line, user.column, color)
+        lines += _snippet(user.source_line(), user.line, user.column, color)
         lines += [f"   = called from {caller}" for caller in user_callers(finding)]
     seen = {str(location.user())} if location else set()
     for related in finding.related:
@@ -74,8 +73,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def _snippet(file: str, line: int, column: int, color: bool) -> list[str]:
-    source = linecache.getline(file, line).rstrip("\n")
+def _snippet(source: str, line: int, column: int, color: bool) -> list[str]:
     if not source.strip():
         return []
     margin = " " * len(str(line))
