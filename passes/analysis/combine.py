@@ -44,7 +44,7 @@ _SUMS = {
     "arith.subi": "-",
     "arith.muli": "*",
 }
-_SAME = frozenset("arith.extf arith.truncf arith.extsi arith.extui arith.trunci arith.sitofp arith.bitcast".split())
+_SAME = frozenset("arith.extf arith.truncf arith.extsi arith.extui arith.sitofp arith.bitcast".split())
 _MAXIMA = frozenset("arith.maximumf arith.maxnumf arith.maxsi arith.maxui".split())
 _MINIMA = frozenset("arith.minimumf arith.minnumf arith.minsi arith.minui".split())
 _LOGIC = {"arith.andi": "&", "arith.ori": "|", "arith.xori": "^"}
@@ -145,7 +145,9 @@ def _judge(lines: _Lines, commutes: bool) -> Judgement | None:
         name in _LOGIC and detail != "i1" for _, name, detail, *_ in lines
     ):  # packed keys: any order may be excluded
         return Judgement(Status.UNDECIDED, "it takes integers apart by their bits")
-    refuted = _refute(law, kinds, commutes, names)
+    numbers = [_number(detail) for _, name, detail, *_ in lines if name == "arith.constant"]
+    constants = tuple(n for n in numbers if isinstance(n, (int, Fraction)) and not isinstance(n, bool))
+    refuted = _refute(law, kinds, commutes, names, constants)
     if refuted:
         return refuted
     if names & _EXPONENTIALS:
@@ -238,8 +240,13 @@ def _power(exponent: Fraction) -> Fraction:
     return Fraction(2) ** int(exponent)
 
 
-def _samples(kinds: tuple[str, ...], names: set[str]) -> Iterator[tuple[tuple[Any, ...], ...]]:
-    """Triples of inputs. For functions that only compare: every order of three values a component, with ties."""
+def _samples(
+    kinds: tuple[str, ...], names: set[str], constants: tuple[int | Fraction, ...]
+) -> Iterator[tuple[tuple[Any, ...], ...]]:
+    """Triples of inputs. For functions that only compare: every order of three values a component, with ties.
+
+    The function's own constants are among the values, since a guard may single them out.
+    """
     if names <= _ORDERING and len(kinds) <= 3:
         orders = [
             values for values in itertools.product(range(3), repeat=3) if set(values) == set(range(max(values) + 1))
@@ -250,13 +257,17 @@ def _samples(kinds: tuple[str, ...], names: set[str]) -> Iterator[tuple[tuple[An
         return
     chance = random.Random(2604)
     values = (0, 1, 2, -1, 3, -2, 5)
+    special = tuple(dict.fromkeys(sign * n for n in constants if n * n > 1 for sign in (1, -1)))[:8]
+    for number in range(300 if special else 0):
+        few = (0, 1, *special) if number % 2 else (*special, *values)
+        yield tuple(tuple(_draw(kind, few[chance.randrange(len(few))]) for kind in kinds) for _ in range(3))
     for number in range(60):
         reach = 3 if number < 30 else len(values)
         yield tuple(tuple(_draw(kind, values[chance.randrange(reach)]) for kind in kinds) for _ in range(3))
 
 
-def _draw(kind: str, value: int) -> Fraction | int | bool:
-    return value % 2 == 1 if kind == "i1" else value if kind.startswith("i") else Fraction(value)
+def _draw(kind: str, value: int | Fraction) -> Fraction | int | bool:
+    return value % 2 == 1 if kind == "i1" else int(value) if kind.startswith("i") else Fraction(value)
 
 
 def _laws(law: Law, commutes: bool, a: Any, b: Any, c: Any) -> Iterator[tuple[str, tuple[Any, ...], Any, Any]]:
@@ -265,9 +276,11 @@ def _laws(law: Law, commutes: bool, a: Any, b: Any, c: Any) -> Iterator[tuple[st
         yield "commutative", (a, b), law((*a, *b)), law((*b, *a))
 
 
-def _refute(law: Law, kinds: tuple[str, ...], commutes: bool, names: set[str]) -> Judgement | None:
+def _refute(
+    law: Law, kinds: tuple[str, ...], commutes: bool, names: set[str], constants: tuple[int | Fraction, ...]
+) -> Judgement | None:
     ties: Judgement | None = None
-    for triple in _samples(kinds, names):
+    for triple in _samples(kinds, names, constants):
         try:
             for name, inputs, left, right in _laws(law, commutes, *triple):
                 if left == right:
