@@ -165,7 +165,7 @@ def check(found: Run, *, select: Iterable[str] = (), deep: bool = False) -> Iter
                 yield str(artifact)
 
 
-def _collect(target: str, cache: Path, path: Path, status: int, interrupted: bool, *, runs: bool) -> Run:
+def _collect(target: str, cache: Path, path: Path, status: int, interrupted: bool, *, runs: bool = False) -> Run:
     events: dict[str, list[dict[str, Any]]] = {}
     for event in records.read(path):
         events.setdefault(event["kind"], []).append(event)
