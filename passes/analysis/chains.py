@@ -3,8 +3,8 @@
 Why: ``for k in tl.static_range(256): acc = (acc.to(tl.float32) + x_k).to(tl.bfloat16)`` leaves no loop in TTGIR, only
 256 adds with a rounding between each two. One walk over the module, in order, counts the terms behind every value.
 
-A term is what no add of the chain made. Conversions, products, selections and changes of shape are seen through (a
-product counts as its longer factor); loads, loops and reductions start a new chain.
+A term is what no add of the chain made. Conversions, multiples by a constant, numerators, selections and changes of
+shape are seen through; products of two values, loads, loops and reductions start a new chain.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ _THROUGH = frozenset(
 _MOST = 2**30
 
 
+def _is_constant(value: Value) -> bool:
+    made = value.definition
+    while made is not None and made.name in ("tt.splat", "arith.extf", "arith.truncf", "ttg.convert_layout"):
+        made = made.operands[0].definition
+    return made is not None and made.name == "arith.constant"
+
+
 class Chains:
     """Terms behind each value of one module. ``facts.get(Chains)`` shares it among rules."""
 
@@ -32,7 +39,10 @@ class Chains:
             name = operation.name
             if name not in _ADDS and name not in _THROUGH:
                 continue
-            parts = [self.of(operand) for operand in operation.operands]
+            operands = operation.operands[:1] if name == "arith.divf" else operation.operands
+            if name == "arith.mulf" and not any(_is_constant(operand) for operand in operands):
+                continue  # each factor is data, not a running value
+            parts = [self.of(operand) for operand in operands]
             rounded = next((narrow for _, narrow in parts if narrow), None)
             if name in _ADDS:
                 count = min(sum(terms for terms, _ in parts), _MOST)

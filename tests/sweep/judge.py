@@ -282,14 +282,16 @@ def _head(sweep: Sweep, judged: dict[Key, Judgement]) -> Iterator[str]:
     shown = [s for key in judged for s in sweep.findings[key].witnesses.values()]
     if shown:
         signed = [s for s in shown if s.signed]
-        low, high = (f(float(100 * s.error) for s in shown if not s.signed) for f in (min, max))
+        unsigned = [float(100 * s.error) for s in shown if not s.signed]
+        weaker = (
+            f" In the other {len(unsigned)} no term can be negative, so nothing cancels: there the loss is bounded by "
+            f"the depth of the tree, and the witness is off by {min(unsigned):.3g} to {max(unsigned):.3g} %."
+        )
         yield (
             "\nEach violation has a witness: the sum replayed in exact arithmetic, rounded after every addition, in "
             "the order that the compiled kernel adds (its layout and Triton version; the replay is held against the "
             "simulated kernel bit by bit in `tests/sweep/test_witness.py`). "
-            f"{len(signed)} of {len(shown)} witnesses "
-            f"lose every digit. In the other {len(shown) - len(signed)} no term can be negative, so nothing cancels: "
-            f"there the loss is bounded by the depth of the tree, and the witness is off by {low:.3g} to {high:.3g} %. "
+            f"{len(signed)} of {len(shown)} witnesses lose every digit.{weaker if unsigned else ''} "
             "A float32 sum in the same order is right to its last digits on all of them."
         )
 
