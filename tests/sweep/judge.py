@@ -283,15 +283,17 @@ def _head(sweep: Sweep, judged: dict[Key, Judgement]) -> Iterator[str]:
     if shown:
         signed = [s for s in shown if s.signed]
         unsigned = [float(100 * s.error) for s in shown if not s.signed]
-        weaker = (
-            f" In the other {len(unsigned)} no term can be negative, so nothing cancels: there the loss is bounded by "
-            f"the depth of the tree, and the witness is off by {min(unsigned):.3g} to {max(unsigned):.3g} %."
-        )
+        weaker = ""
+        if unsigned:
+            weaker = (
+                f" In the other {len(unsigned)} no term can be negative, so nothing cancels: there the loss is bounded "
+                f"by the depth of the tree, and the witness is off by {min(unsigned):.3g} to {max(unsigned):.3g} %."
+            )
         yield (
             "\nEach violation has a witness: the sum replayed in exact arithmetic, rounded after every addition, in "
             "the order that the compiled kernel adds (its layout and Triton version; the replay is held against the "
             "simulated kernel bit by bit in `tests/sweep/test_witness.py`). "
-            f"{len(signed)} of {len(shown)} witnesses lose every digit.{weaker if unsigned else ''} "
+            f"{len(signed)} of {len(shown)} witnesses lose every digit.{weaker} "
             "A float32 sum in the same order is right to its last digits on all of them."
         )
 
