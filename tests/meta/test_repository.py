@@ -20,8 +20,10 @@ class TestTree:
             assert link.resolve() == ROOT / name
 
     def test_files_stay_readable(self):
-        long = [name for name in SOURCES if len((ROOT / name).read_text().splitlines()) > 450]
-        assert long == []
+        """About 400 lines; collections of test kernels and benchmark modules may be a little longer."""
+        for name in SOURCES:
+            most = 500 if name.startswith(("tests/", "benchmarks/")) else 450
+            assert len((ROOT / name).read_text().splitlines()) <= most, name
 
     def test_one_prefix_for_environment_variables(self):
         variable = re.compile(r"""environ(?:\.get\(|\[)\s*["'](\w*KCONTRACT\w*)["']""")
