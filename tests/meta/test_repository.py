@@ -25,6 +25,11 @@ class TestTree:
             most = 500 if name.startswith(("tests/", "benchmarks/")) else 450
             assert len((ROOT / name).read_text().splitlines()) <= most, name
 
+    def test_names_of_test_files_differ(self):
+        """pytest imports them by their bare names, but for those in a package."""
+        names = [Path(n).name for n in SOURCES if Path(n).name.startswith("test_") and not n.startswith("tests/hook/")]
+        assert sorted(set(names)) == sorted(names)
+
     def test_one_prefix_for_environment_variables(self):
         variable = re.compile(r"""environ(?:\.get\(|\[)\s*["'](\w*KCONTRACT\w*)["']""")
         for name in SOURCES:

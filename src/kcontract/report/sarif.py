@@ -75,7 +75,7 @@ def result(finding: Record, rule_index: int) -> dict[str, Any]:
 
 def _fingerprint(finding: Record) -> str:
     """Stable under edits elsewhere: the statement's text and column, not its line."""
-    parts = (finding["rule"], finding["kernel"], finding["target"], finding["source"], str(finding["column"]))
+    parts = (finding["rule"], finding["kernel"], finding["target"], finding.get("source", ""), str(finding["column"]))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
