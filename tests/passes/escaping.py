@@ -28,7 +28,7 @@ def tuple_second(x, o, N: tl.constexpr):
 
 @triton.jit
 def sum_and_greatest(a, b, c, d):
-    return a + c, tl.maximum(b, d)
+    return a + c, tl.where(b > d, b, d)
 
 
 @triton.jit
