@@ -22,13 +22,12 @@ from kcontract.ir.ttgir import Operation, Region, Value
 from kcontract.model import Place
 from kcontract.passes.analysis.chains import Chains
 from kcontract.passes.analysis.exact import integer_magnitude, is_exact
-from kcontract.passes.analysis.flow import DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
+from kcontract.passes.analysis.flow import ADDS, DOTS, LOOPS, MMAS, Flow, allocation, inside, is_float, is_narrow
 from kcontract.passes.analysis.masks import kept_terms
 from kcontract.passes.analysis.ranges import Ranges
 from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row, Terms
 from kcontract.passes.base import Facts
 
-ADDS = ("arith.addf", "arith.subf", "math.fma")
 ATOMICS = ("tt.atomic_rmw", "tt.descriptor_reduce", "ttng.async_tma_reduce")
 #: in a reduction's region these may add, for all that is known
 _COMBINING = ("tt.call", "tt.elementwise_inline_asm", "tt.extern_elementwise", "arith.divf")
@@ -167,7 +166,11 @@ class Ledger:
             terms = replace(terms, low=0)
         narrowed = self._flow.narrowest(result)
         added = [operand for operand in operation.operands if operand not in self._flow.carried(operation)]
-        if len(added) == 1 and integer_magnitude(added[0], self._ranges) is not None and _starts_whole(loops):
+        if (
+            len(added) == 1
+            and integer_magnitude(added[0], self._ranges) is not None
+            and _starts_whole(loops, self._ranges)
+        ):
             exact = is_exact(added, terms, narrowed or element, self._ranges)
             return _row(operation, kind, narrowed or element, inputs, terms, bool(narrowed), exact)
         return _row(operation, kind, narrowed or element, inputs, terms, bool(narrowed))
@@ -177,12 +180,11 @@ class Ledger:
 
         text = operation.string("asm_string") or ""
         types = added_types(text)
-        if types and atomic_in(text):
-            element = max(types, key=UNIT_ROUNDOFF.__getitem__)
-            return _row(operation, "atomic", element, element, Terms(1, None))
         if not types:
             return None
         element = max(types, key=UNIT_ROUNDOFF.__getitem__)
+        if atomic_in(text):
+            return _row(operation, "atomic", element, element, Terms(1, None))
         loops = self._carrying_loops(operation)
         if not loops:
             return _row(operation, "elementwise", element, element, Terms(2, 2))
@@ -288,15 +290,11 @@ def _is_float(operation: Operation) -> bool:
     return bool(operation.results) and is_float(operation.results[0])
 
 
-def _starts_whole(loops: list[Operation]) -> bool:
-    """Whether what the loops carry starts at integers, as a count does."""
+def _starts_whole(loops: list[Operation], ranges: Ranges) -> bool:
+    """Whether all that the loops carry is known to start at -1, 0 or 1, as a count does."""
     starts = [operand for loop in loops if loop.name == "scf.for" for operand in loop.operands[3:] if is_float(operand)]
-    made = [start.definition for start in starts]
-    whole = ("0.000000e+00", "1.000000e+00")
-    return bool(made) and all(
-        m is not None and (m.name != "arith.constant" or any(w in m.attributes.get("value", "") for w in whole))
-        for m in made
-    )
+    sizes = [integer_magnitude(start, ranges) for start in starts]
+    return bool(sizes) and all(size is not None and size <= 1 for size in sizes)
 
 
 def _depth(a: Value) -> int:

@@ -10,10 +10,9 @@ shape are seen through; products of two values, loads, loops and reductions star
 from __future__ import annotations
 
 from kcontract.ir.ttgir import Value
-from kcontract.passes.analysis.flow import is_narrow
+from kcontract.passes.analysis.flow import ADDS, is_narrow
 from kcontract.passes.base import Facts
 
-_ADDS = ("arith.addf", "arith.subf", "math.fma")
 _THROUGH = frozenset(
     "arith.extf arith.truncf arith.negf arith.mulf arith.divf arith.select math.absf tt.splat "
     "tt.broadcast tt.expand_dims tt.reshape tt.trans tt.split tt.join tt.gather ttg.convert_layout "
@@ -37,14 +36,14 @@ class Chains:
         module = facts.artifact.module
         for operation in module.walk() if module else ():
             name = operation.name
-            if name not in _ADDS and name not in _THROUGH:
+            if name not in ADDS and name not in _THROUGH:
                 continue
             operands = operation.operands[:1] if name == "arith.divf" else operation.operands
             if name == "arith.mulf" and not any(_is_constant(operand) for operand in operands):
                 continue  # each factor is data, not a running value
             parts = [self.of(operand) for operand in operands]
             rounded = next((narrow for _, narrow in parts if narrow), None)
-            if name in _ADDS:
+            if name in ADDS:
                 count = min(sum(terms for terms, _ in parts), _MOST)
             else:
                 count = max((terms for terms, _ in parts), default=1)

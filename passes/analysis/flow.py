@@ -42,6 +42,7 @@ _VIEWS = frozenset(
 _STORES = {"ttng.tmem_store": (-2, 0), "ttg.local_store": (0, 1)}
 _LOADS = {"ttng.tmem_load": 0, "ttg.local_load": 0}
 LOOPS = ("scf.for", "scf.while")
+ADDS = ("arith.addf", "arith.subf", "math.fma")
 DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
 MMAS = ("ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from kcontract.ir.ttgir import Module, Operation, Value
 from kcontract.passes.analysis.accumulations import Ledger
-from kcontract.passes.analysis.flow import LOOPS, is_float, is_narrow
+from kcontract.passes.analysis.flow import ADDS, LOOPS, is_float, is_narrow
 from kcontract.passes.base import Facts
 
 #: what may keep a carried 16-bit value as it is, or choose among values
@@ -97,7 +97,7 @@ def _adds(store: Operation) -> bool:
         made = value.definition
         if made is None:
             return False
-        if made.name in ("arith.addf", "arith.subf", "math.fma"):
+        if made.name in ADDS:
             return True
         if made.name not in _CHOICES or not made.operands:
             return False

@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from kcontract.ir.launch import Trust
 from kcontract.ir.ttgir import Operation, Value
 from kcontract.passes.analysis.address import Addresses, Poly, add, constant
-from kcontract.passes.analysis.flow import MMAS, Flow, allocation
+from kcontract.passes.analysis.flow import ADDS, DOTS, MMAS, Flow, allocation
 from kcontract.passes.analysis.origin import CONVERSIONS, SHAPES, behind
 from kcontract.passes.analysis.sums import UNIT_ROUNDOFF, Row
 from kcontract.passes.base import Facts
 
-_DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
 _LISTS = re.compile(r"(\w+) = \[([\d, ]*)\]")
 _BASES = re.compile(r"(\w+) = \[((?:\[[\d, ]*\](?:, )?)*)\]")
 _SLICE = re.compile(r"#ttg\.slice<\{dim = (\d+), parent = (.*)\}>$")
@@ -139,7 +138,7 @@ class Trees:
             source = operation.operands[0]
             below = self._of_value(source, depth + 1)
             return below + self._across(operation, source, operation.integer("axis") or 0)
-        if operation.name in _DOTS or operation.name in MMAS:
+        if operation.name in DOTS or operation.name in MMAS:
             return self._product(operation)
         loops = self._loops(operation)
         home = self._flow.component.get(operation.results[0])
@@ -153,7 +152,7 @@ class Trees:
         """Adds on the way of a carried sum round a loop, those of inner loops apart."""
         component = self._flow.component
         return sum(
-            operation.name in ("arith.addf", "arith.subf", "math.fma")
+            operation.name in ADDS
             and component.get(operation.results[0]) == home
             and next((o for o in operation.ancestors() if o.name in ("scf.for", "scf.while")), None) is loop
             for operation in loop.walk()
@@ -214,7 +213,7 @@ class Trees:
             made = value.definition
             if made is None and value.block.parent.name == "scf.for" and value.index:
                 value = value.block.parent.operands[value.index + 2]
-            elif made is not None and made.name in _DOTS:
+            elif made is not None and made.name in DOTS:
                 found.append(made)
                 value = made.operands[2]
             elif made is not None and made.name == "ttng.warp_group_dot_wait":
@@ -348,7 +347,7 @@ def _scan(extent: int, found: Spread, layout: str, axis: int) -> list[Level]:
 
 
 def _adds(operation: Operation) -> bool:
-    return operation.name in (*_DOTS, "tt.reduce", "arith.addf") and operation.results[0].type.element.startswith(
+    return operation.name in (*DOTS, "tt.reduce", "arith.addf") and operation.results[0].type.element.startswith(
         ("f", "bf")
     )
 

@@ -10,14 +10,13 @@ from kcontract.ir.ttgir import Operation, Value
 from kcontract.model import Confidence, Finding, Level, Related, Settled
 from kcontract.passes.analysis.address import Addresses, Poly
 from kcontract.passes.analysis.conditions import parts
-from kcontract.passes.analysis.flow import MMAS, Flow, allocation, is_narrow
+from kcontract.passes.analysis.flow import DOTS, MMAS, Flow, allocation, is_narrow
 from kcontract.passes.analysis.meeting import Meeting, Meetings
 from kcontract.passes.analysis.memory_sums import Sum, atomics
 from kcontract.passes.analysis.origin import CONVERSIONS, SHAPES, adds_to_itself, behind, is_sum, place
 from kcontract.passes.base import Facts, Rule
 
 _THROUGH = SHAPES | CONVERSIONS | {"ttng.warp_group_dot_wait"}
-_DOTS = ("tt.dot", "tt.dot_scaled", "ttng.warp_group_dot")
 _SCALES = ("arith.mulf", "arith.divf")
 
 
@@ -124,7 +123,7 @@ def _sums_in(value: Value) -> Iterator[Operation]:
         if made is None or value in seen:
             continue
         seen.add(value)
-        if made.name in _DOTS or is_sum(made):
+        if made.name in DOTS or is_sum(made):
             yield made
         elif made.name == "scf.for":
             end = made.regions[0].blocks[0].terminator
@@ -157,7 +156,7 @@ def _slots(poly: Poly, addresses: Addresses) -> set[int]:
 def _cuts(operation: Operation, carried: bool, addresses: Addresses) -> set[int]:
     """Indices made of program ids that say which part of a sum's terms a program adds."""
     found: set[int] = set()
-    product = operation.name in (*_DOTS, *MMAS)
+    product = operation.name in (*DOTS, *MMAS)
     for outer in operation.ancestors():
         if outer.name == "scf.for" and product:
             found |= _programs(addresses.of(outer.operands[0], ()), addresses)

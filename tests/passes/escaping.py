@@ -140,3 +140,13 @@ def count_in_a_loop(x, o, B: tl.constexpr, T: tl.constexpr):
     for k in range(T):
         acc += (tl.load(x + k * B + i) > 0).to(tl.float16)
     tl.store(o + i, acc)
+
+
+@triton.jit
+def count_from_a_loaded_value(x, o, B: tl.constexpr, T: tl.constexpr):
+    """What the count is added to is rounded: it need not be an integer."""
+    i = tl.arange(0, B)
+    acc = tl.load(o + i)
+    for k in range(T):
+        acc += (tl.load(x + k * B + i) > 0).to(tl.float16)
+    tl.store(o + i, acc)

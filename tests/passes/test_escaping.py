@@ -62,6 +62,7 @@ def test_honest_look_alikes():
     counts = {"x": "*fp32", "o": "*fp16"}
     assert judge(compiled("count_in_a_loop", counts, {"B": 128, "T": 1024}))[1] == []
     assert judge(compiled("count_in_a_loop", counts, {"B": 128, "T": 4096}))[1] == [Level.VIOLATION]
+    assert judge(compiled("count_from_a_loaded_value", counts, {"B": 128, "T": 1024}))[1] == [Level.VIOLATION]
 
 
 def test_ptx_alone_proves_no_16_bit_sum():
