@@ -20,6 +20,9 @@ import torch
 
 from kcontract.dynamic.engines.devices import Device
 
+#: Whether memory that torch leaves uninitialised is zero-filled.
+zero_fill = True
+
 _CPU = torch.device("cpu")
 _CUDA = torch.device("cuda", 0)
 
@@ -63,7 +66,7 @@ def _on_cpu(function: Callable[..., Any], zero: bool = False) -> Callable[..., A
         if kwargs.get("pin_memory"):
             kwargs["pin_memory"] = False
         result = function(*args, **kwargs)
-        if zero:
+        if zero and zero_fill:
             with torch.no_grad():
                 result.zero_()
         return result

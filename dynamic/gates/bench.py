@@ -1,0 +1,346 @@
+"""One candidate on one engine beside its oracle: what every gate calls.
+
+A gate asks ``expected`` for what is right on a sample, ``answer`` for what the candidate made of it, and ``judge``
+whether the second lies inside the first. Samples, references and bounds are kept, so that gates share them.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from kcontract.dynamic import oracle
+from kcontract.dynamic.inputs import Role, Sample, Spec, build
+from kcontract.dynamic.oracle import Accumulation, Comparison, Expected, Policy
+from kcontract.dynamic.problems import infer
+from kcontract.dynamic.problems.problem import Problem
+from kcontract.dynamic.sandbox.candidate import Answer, Candidate
+from kcontract.errors import InputError
+from kcontract.model import Basis, Contract, Report, Status, Verdict, Witness
+
+#: Elements, inputs and outputs together, up to which an engine is given the problem's native sizes.
+NATIVE = {"gpu": 1 << 28, "sim": 1 << 19, "interpreter": 1 << 18}
+#: Elements of the problem that gates work on by default.
+BUDGET = {"gpu": 1 << 20, "sim": 1 << 16, "interpreter": 1 << 14}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A gate's answer from running: its verdict, a witness for FAIL, inputs ``tried``, JSON-able ``evidence``."""
+
+    verdict: Verdict
+    witness: Witness | None = None
+    tried: int = 0
+    evidence: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One sample judged. ``reason`` is empty where all is right; ``worst`` the comparison that failed, if one did."""
+
+    sample: Sample
+    reason: str = ""
+    worst: Comparison | None = None
+    judged: bool = True
+
+
+class Bench:
+    """``spec`` at the sizes gates work on, ``native`` the problem's own; ``dtype`` of floating inputs and parameters.
+
+    ``sight`` is what one observed call showed (launches, operations), ``reports`` what the static pass said of each
+    kernel it compiled; ``log`` keeps every answer for HON-01.
+    """
+
+    def __init__(
+        self, problem: Problem, candidate: Candidate, engine: str, *, seed: int = 0, thorough: bool = False,
+        dtype: str | None = None, progress: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        self.problem, self.candidate, self.engine = problem, candidate, engine
+        self.seed, self.thorough, self.progress = seed, thorough, progress
+        self.contract: Contract = problem.contract
+        self.policy = Policy.of(self.contract)
+        self.device = torch.device("cuda" if candidate.kind == "gpu" else "cpu")
+        torch.manual_seed(seed)
+        reference = problem.reference()
+        given = list(problem.inputs())
+        if problem.spec is None:
+            inferred = infer.infer(problem.reference, given, budget=BUDGET[candidate.kind])
+            self.spec, self.native = inferred.spec, inferred.native
+        else:
+            self.spec, self.native = problem.spec, dict(problem.spec.dims)
+        self.own = next((a.dtype for a in self.spec.arguments if a.role is Role.DATA), "float32")
+        self.dtype = dtype or self.own
+        self.spec = self.spec.with_dtype(self.dtype) if self.dtype != self.own else self.spec
+        self.master = randomised(reference, seed) if isinstance(reference, torch.nn.Module) else reference
+        self.accumulators: tuple[str, ...] = ()
+        self.kernels = 1
+        self.sight: Answer | None = None
+        self.log: list[tuple[str, Answer]] = []
+        self.reports: list[Report] = []
+        self.notes: list[str] = []
+        self._kept: dict[object, Expected | str] = {}
+        self._loaded = ""
+        self._references: dict[str, Any] = {}
+
+    # -- the reference ------------------------------------------------------------------------------------------------
+
+    def reference(self, dtype: str) -> Any:
+        """The reference with the parameters the candidate has, in ``dtype``, on the oracle's device."""
+        if dtype not in self._references:
+            made = self.master
+            if isinstance(made, torch.nn.Module):
+                made = copy.deepcopy(made)
+                _ = made.to(getattr(torch, dtype)) if dtype != self.own else made
+                made = made.to(self.device)
+            self._references[dtype] = made
+        return self._references[dtype]
+
+    def model(self, dtype: str) -> Accumulation:
+        """The accumulation to judge by. A 16-bit candidate of several kernels stores 16-bit values between them."""
+        chosen = oracle.choose(self.contract, dtype, self.accumulators)
+        if dtype in ("float16", "bfloat16") and self.kernels > 1:
+            chosen = chosen.stepwise(oracle.form_of(dtype))
+        return chosen
+
+    def expected(self, sample: Sample, *, grads: bool = False, model: Accumulation | None = None,
+                 dtype: str | None = None) -> Expected | str:  # fmt: skip
+        """What is right on a sample; or a sentence where the reference itself cannot take it."""
+        dtype = dtype or self.dtype
+        key = (sample.gate, sample.label, sample.seed, tuple(sample.dims.items()), grads, model, dtype)
+        if key not in self._kept:
+            inputs = [v.to(self.device) if isinstance(v, torch.Tensor) else v for v in sample.inputs]
+            reference = self.reference(dtype)
+            try:
+                outs = self.eager_dtypes(reference, inputs, grads)
+                self._kept[key] = oracle.run(
+                    reference, inputs, model=model or self.model(dtype), out_dtype=outs, grads=grads, seed=sample.seed
+                )
+            except InputError as error:
+                self._kept[key] = str(error)
+            except Exception as error:
+                self._kept[key] = (
+                    f"the reference fails here: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                )
+        return self._kept[key]
+
+    def eager_dtypes(self, reference: Any, inputs: Sequence[Any], grads: bool) -> list[Any] | None:
+        """Dtypes that the reference itself returns for these inputs, by running it on no data."""
+        try:
+            with torch.no_grad():
+                meta = [torch.empty_like(v, device="meta") if isinstance(v, torch.Tensor) else v for v in inputs]
+                module = copy.deepcopy(reference).to("meta") if isinstance(reference, torch.nn.Module) else reference
+                return [o.dtype for o in oracle.outputs_of(module(*meta))]
+        except Exception:
+            return None
+
+    # -- the candidate ------------------------------------------------------------------------------------------------
+
+    def answer(self, sample: Sample, *, dtype: str | None = None, **options: Any) -> Answer:
+        """What the candidate makes of a sample; see ``Candidate.call`` for the options."""
+        dtype = dtype or self.dtype
+        if self._loaded != dtype:
+            failure = self.candidate.load(self._state(dtype))
+            if failure is not None:
+                return Answer(failure=failure)
+            self._loaded = dtype
+        answer = self.candidate.call(sample.inputs, **options)
+        self.log.append((f"{sample.gate} {sample.label}", answer))
+        return answer
+
+    def _state(self, dtype: str) -> list[tuple[str, Any]]:
+        module = self.reference(dtype)
+        if not isinstance(module, torch.nn.Module):
+            return []
+        return [(n, t.detach().cpu()) for n, t in (*module.named_parameters(), *module.named_buffers())]
+
+    def judge(self, sample: Sample, answer: Answer, expected: Expected) -> Trial:
+        """Whether the candidate's outputs lie inside the bound, and are what a result must be."""
+        if reason := unfit(answer):
+            return Trial(sample, reason)
+        values = [v.to(self.device) for v in answer.values]
+        worst = next((c for c in oracle.compare_all(values, expected, self.policy) if not c.ok), None)
+        return Trial(sample, sentence(worst) if worst is not None else "", worst)
+
+    def attempt(self, sample: Sample, **options: Any) -> Trial:
+        """``expected``, ``answer`` and ``judge`` of one sample; not judged where the reference cannot take it."""
+        dtype = options.get("dtype")
+        right = self.expected(sample, dtype=dtype)
+        if isinstance(right, str):
+            return Trial(sample, right, judged=False)
+        return self.judge(sample, self.answer(sample, **options), right)
+
+    def nominal(self, label: str = "normal", seed: int = 0, kind: str = "normal", gate: str = "CMP-01") -> Sample:
+        """A sample at the working sizes."""
+        return Sample(gate, label, self.seed + seed, build(self.spec, self.seed + seed, kind), self.spec.dims)
+
+    def settle(self) -> None:
+        """Look at the candidate once, and take the native sizes where it is right at those and not at smaller ones.
+
+        A candidate written for one shape only then fails CMP-03, and no other gate for the same reason.
+        """
+        small = self.nominal()
+        self.sight = self.answer(small, observe=True, poison="nan")
+        self.kernels = max(1, count_kernels(self.sight))
+        if dict(self.spec.dims) == dict(self.native) or not self.attempt(small).reason:
+            return
+        moved = self.spec.with_dims(self.native)
+        if self.elements(moved) > NATIVE[self.candidate.kind]:
+            return
+        sample = Sample("CMP-01", "normal", self.seed, build(moved, self.seed), moved.dims)
+        if not self.attempt(sample).reason:
+            self.spec = moved
+            self.notes.append("right at its native sizes only: the other gates are judged there")
+            self.sight = self.answer(sample, observe=True, poison="nan")
+
+    def elements(self, spec: Spec) -> int:
+        """Elements of all inputs."""
+        return sum(torch.Size(spec.shape(a)).numel() for a in spec.arguments if a.role is not Role.FIXED)
+
+    # -- verdicts -----------------------------------------------------------------------------------------------------
+
+    def over(self, gate: str, samples: Iterable[Sample], **options: Any) -> Found:
+        """Judge samples until one fails: FAIL with a witness, PASS, or NOT_APPLICABLE where none could be judged."""
+        return self.verdict(gate, (self.attempt(sample, **options) for sample in samples))
+
+    def verdict(self, gate: str, trials: Iterable[Trial]) -> Found:
+        """The verdict of trials, up to the first that fails."""
+        tried, left, why = 0, 0, ""
+        for trial in trials:
+            self.progress(f"{gate} {trial.sample.label}")
+            if not trial.judged:
+                left, why = left + 1, why or trial.reason
+                continue
+            tried += 1
+            if trial.reason:
+                where = f"{trial.reason}, on {described(trial.sample, self.dtype)}"
+                return Found(self.said(gate, Status.FAIL, where), self.witness(gate, trial), tried)
+        rest = f"; {left} not judged ({why})" if left else ""
+        if not tried:
+            reason = f"the reference takes none of its {left} inputs: {why}" if left else "there is nothing to try here"
+            return Found(self.said(gate, Status.NOT_APPLICABLE, reason))
+        return Found(self.said(gate, Status.PASS, f"right on {tried} inputs{rest}"), tried=tried)
+
+    def said(self, gate: str, status: Status, reason: str) -> Verdict:
+        """An observed verdict of this engine."""
+        basis = Basis.OBSERVED if status in (Status.PASS, Status.FAIL) else Basis.NONE
+        return Verdict(gate, status, basis, reason, engine=self.engine)
+
+    def witness(self, gate: str, trial: Trial) -> Witness:
+        """The file content that replays a failing trial."""
+        sample, worst = trial.sample, trial.worst
+        named = [(a.name, v) for a, v in zip(self.spec.arguments, sample.inputs, strict=True)]
+        tensors = {name: v for name, v in named if isinstance(v, torch.Tensor)}
+        return Witness(
+            gate=gate,
+            kernel=self.problem.name,
+            target=self.candidate.target,
+            engine=self.engine,
+            seed=sample.seed,
+            shapes={name: tuple(v.shape) for name, v in tensors.items()},
+            dtypes={name: str(v.dtype).removeprefix("torch.") for name, v in tensors.items()},
+            output=worst.output if worst else "",
+            index=worst.index if worst else (),
+            found=worst.found if worst else trial.reason,
+            wanted=worst.wanted if worst else "",
+            allowed=worst.allowed if worst else "",
+            problem={
+                **self.problem.origin, "set": sample.gate, "label": sample.label, "dims": dict(sample.dims),
+                "dtype": self.dtype, "bench_seed": self.seed, "thorough": self.thorough, "reason": trial.reason,
+            },
+        )  # fmt: skip
+
+
+def unfit(answer: Answer) -> str:
+    """Why a result cannot be compared at all; empty where it can."""
+    if answer.failure is not None:
+        return str(answer.failure)
+    if answer.others:
+        return f"it returns a {answer.others[0]}, which is no tensor"
+    for k, out in enumerate(answer.outputs):
+        if not out.plain:
+            return f"output {k} is a {out.kind}, not a plain tensor"
+        if out.value is None:
+            return f"output {k} is on the {out.device} device" if out.device == "meta" else f"output {k} is too large"
+    return ""
+
+
+def sentence(c: Comparison) -> str:
+    """A failed comparison in words."""
+    if c.reason in ("shape", "dtype"):
+        return f"{c.output} has {c.reason} {c.found}, wanted {c.wanted}"
+    at = f"{c.output}{list(c.index)}"
+    allowed = f" ± {c.allowed:.3g}" if isinstance(c.allowed, float) and c.reason == "value" else ""
+    return f"{at} is {_number(c.found)}, wanted {_number(c.wanted)}{allowed}"
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"
+
+
+def described(sample: Sample, dtype: str) -> str:
+    """A sample in words."""
+    sizes = ", ".join(f"{name} {size}" for name, size in sample.dims.items())
+    return f"'{sample.label}' inputs ({sizes + ', ' if sizes else ''}{dtype}, seed {sample.seed})"
+
+
+#: aten operations that only name, move or allocate memory.
+PASSIVE = {
+    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
+    "squeeze", "as_strided", "detach", "alias", "clone", "copy_", "_to_copy", "contiguous", "empty", "zeros", "ones",
+    "full", "fill_", "zero_", "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "split",
+    "unbind", "chunk", "arange", "scalar_tensor", "lift_fresh", "_reshape_alias", "new_full", "new_ones", "unfold",
+}  # fmt: skip
+
+
+def active(operation: str) -> bool:
+    """Whether an aten operation computes."""
+    return operation.removeprefix("aten::") not in PASSIVE
+
+
+def count_kernels(answer: Answer) -> int:
+    """Device kernels of a call that compute: Triton launches and torch operations."""
+    return len(answer.launches) + sum(active(name) for name, _, _ in answer.operations)
+
+
+def randomised(module: Any, seed: int) -> Any:
+    """A module with its parameters moved off identity, so that leaving one out shows.
+
+    A constant parameter (1 for a scale, 0 for a shift) becomes constant ± 0.25 … 0.75, any other is left as its
+    initialisation drew it; a running variance is drawn in [0.5, 1.5], a running mean around 0.
+    """
+    generator = torch.Generator().manual_seed(seed + 1)
+    module = copy.deepcopy(module)
+    with torch.no_grad():
+        for t in module.parameters():
+            if t.is_floating_point() and t.numel() and bool((t == t.reshape(-1)[0]).all()):
+                size = torch.rand(t.shape, generator=generator) / 2 + 0.25
+                t += (size * (torch.randint(0, 2, t.shape, generator=generator) * 2 - 1)).to(t)
+        for name, t in module.named_buffers():
+            if t.is_floating_point() and name.endswith(("running_mean", "running_var")):
+                drawn = torch.rand(t.shape, generator=generator)
+                t.copy_(drawn + 0.5 if name.endswith("var") else drawn - 0.5)
+    return module
+
+
+def takes(reference: Any) -> list[str]:
+    """Names of the arguments of a reference."""
+    call = reference.forward if isinstance(reference, torch.nn.Module) else reference
+    return list(inspect.signature(call).parameters)
+
+
+def with_inputs(sample: Sample, at: int, value: Any, label: str) -> Sample:
+    """The sample with one argument replaced."""
+    return replace(sample, inputs=(*sample.inputs[:at], value, *sample.inputs[at + 1 :]), label=label)
+
+
+def samples(gate: str, bench: Bench) -> Iterator[Sample]:
+    """The gate's set of inputs at the bench's sizes, small or thorough."""
+    from kcontract.dynamic import inputs
+
+    make = inputs.thorough if bench.thorough else inputs.sample
+    return make(gate, bench.spec, bench.seed)

@@ -1,0 +1,421 @@
+"""The grader's end of a candidate's process: starts it, calls it, and turns whatever becomes of it into an answer.
+
+A candidate that hangs, dies or exits is an ``Answer`` with a ``Failure`` in a sentence; the next call starts a fresh
+process. The process and all it started are killed on ``close``, and die with the grader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kcontract.dynamic.engines import devices, records
+from kcontract.dynamic.problems.problem import Entry
+from kcontract.dynamic.sandbox import channel
+from kcontract.errors import UsageError
+
+_KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+         "TMPDIR", "LANG", "CC", "CXX", "TRITON_PTXAS_PATH", "TRITON_DEFAULT_FP_FUSION", "VIRTUAL_ENV", "USER",
+         "TORCH_EXTENSIONS_DIR", "TRITON_KCONTRACT_SIM")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why there is no result. ``kind``: ``raised`` (the candidate raised an exception), ``died``, ``hung``,
+    ``garbled`` (its process said nonsense) or ``too large``; ``stage``: ``load``, ``call`` or ``start``."""
+
+    kind: str
+    message: str
+    stage: str
+    exception: str = ""
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.place})" if self.place else self.message
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One returned tensor. ``value`` is a CPU copy, None where there is none to read (meta, a subclass, too large);
+    ``alias`` is the argument whose storage it shares; ``held``: an earlier result's storage is returned again."""
+
+    value: Any
+    dtype: str
+    shape: tuple[int, ...]
+    device: str
+    kind: str
+    plain: bool
+    storage: int
+    alias: int | None
+    held: bool
+    requires_grad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of one call. ``grads`` holds one list a backward, in the order of arguments that require a gradient
+    and then of parameters; ``changed`` are arguments the call wrote to, ``borders`` those overrun."""
+
+    outputs: tuple[Output, ...] = ()
+    grads: tuple[tuple[Output | None, ...], ...] = ()
+    failure: Failure | None = None
+    others: tuple[str, ...] = ()
+    changed: tuple[int, ...] = ()
+    borders: tuple[int, ...] = ()
+    launches: tuple[Mapping[str, Any], ...] = ()
+    operations: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    flags: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    deeds: tuple[str, ...] = ()
+    stream: int = 0
+    inputs: Mapping[int, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def values(self) -> list[Any]:
+        """The returned tensors; empty for a failure."""
+        return [o.value for o in self.outputs]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``call`` and ``load`` are seconds, ``memory`` bytes of all processes of the candidate, ``room`` bytes of all
+    tensors of one call in each direction, ``processes`` their number, ``output`` bytes it may print."""
+
+    load: float = 120.0
+    call: float = 60.0
+    memory: int = 16 << 30
+    room: int = 8 << 30
+    processes: int = 64
+    output: int = 64 << 20
+
+
+def engine_parts(name: str) -> tuple[str, str]:
+    """(``gpu``, ``sim`` or ``interpreter``; target) of an engine's name. Raises ``UsageError`` for an unknown one."""
+    kind, _, target = name.partition(":")
+    if kind not in ("gpu", "sim", "interpreter") or (target and kind != "sim"):
+        raise UsageError(f"--engine is {name!r}; write gpu, sim:sm_90 (or another target), or interpreter")
+    return kind, devices.device(target).target.name if target else "sm_90"
+
+
+class Candidate:
+    """One candidate on one engine. Not for use from several threads."""
+
+    def __init__(
+        self, entry: Entry, engine: str, *, init: Sequence[Any] = (), seed: int = 0, limits: Limits | None = None
+    ) -> None:
+        self.entry, self.init, self.seed = entry, tuple(init), seed
+        self.kind, self.target = engine_parts(engine)
+        self.limits = limits or Limits()
+        self.state: list[tuple[str, Any]] = []
+        self.parameters: tuple[str, ...] = ()
+        self.unset: tuple[str, ...] = ()
+        self.folder = tempfile.TemporaryDirectory(prefix="kcontract-")
+        self.pinned: int | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._loaded = False
+        self.printed = bytearray()
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def cache(self) -> Path:
+        """Triton's cache folder of this candidate: what it compiled."""
+        return Path(self.folder.name) / "cache"
+
+    def __enter__(self) -> Candidate:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill the process and all it started; remove its folder."""
+        self._kill()
+        self.folder.cleanup()
+
+    def start(self) -> None:
+        """Start the process, unless it runs. Raises ``Closed`` or ``TimeoutError`` where it does not come up."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._kill()
+        ours, theirs = socket.socketpair()
+        self._inputs = channel.Arena(os.memfd_create("inputs"), self.limits.room)
+        self._outputs = channel.Arena(os.memfd_create("outputs"), self.limits.room)
+        readonly = os.open(f"/proc/self/fd/{self._inputs.handle}", os.O_RDONLY)
+        settings = {
+            "socket": theirs.fileno(),
+            "inputs": readonly,
+            "outputs": self._outputs.handle,
+            "room": self.limits.room,
+            "device": "cuda:0" if self.kind == "gpu" else "cpu",
+            "gpu": self.kind == "gpu",
+        }
+        self.cache.mkdir(exist_ok=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "kcontract.dynamic.sandbox.worker", json.dumps(settings)],
+            pass_fds=(theirs.fileno(), readonly, self._outputs.handle),
+            env=self._environment(),
+            cwd=self.folder.name,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        theirs.close()
+        os.close(readonly)
+        threading.Thread(target=self._drain, args=(self._process,), daemon=True).start()
+        self._link, self._loaded = ours, False
+        ours.settimeout(self.limits.load)
+        channel.receive(ours)
+
+    def _environment(self) -> dict[str, str]:
+        import kcontract
+
+        package = Path(kcontract.__file__).parent
+        site = Path(__file__).parents[1] / "engines" / "site"
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {
+            "PYTHONPATH": os.pathsep.join([str(site), str(package.parent)]),
+            "TRITON_CACHE_DIR": str(self.cache),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        if self.kind != "gpu":
+            settings = records.Settings(
+                engine="simulator.process" if self.kind == "sim" else "interpreter",
+                target=self.target,
+                records=str(Path(self.folder.name) / "events.jsonl"),
+                cache=str(self.cache),
+                package=str(package),
+            )
+            environment |= settings.environment() | {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
+        if self.kind == "interpreter":
+            environment["TRITON_INTERPRET"] = "1"
+        return environment
+
+    def _drain(self, process: subprocess.Popen[bytes]) -> None:
+        """Keep the last 64 KiB of what the candidate prints; kill it when it prints without end."""
+        total = 0
+        assert process.stdout is not None
+        while part := process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
+            total += len(part)
+            self.printed = (self.printed + part)[-(1 << 16) :]
+            if total > self.limits.output:
+                self._kill_group(process)
+
+    def _kill_group(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._kill_group(self._process)
+            self._process.wait()
+            for arena in (self._inputs, self._outputs):
+                os.close(arena.handle)
+        if self._link is not None:
+            self._link.close()
+        self._process = self._link = None
+        self._loaded = False
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def load(self, state: Sequence[tuple[str, Any]] = ()) -> Failure | None:
+        """Load the candidate with these parameters and buffers (name, CPU tensor); None, or why it cannot be."""
+        self.state = list(state)
+        again = {"op": "state", "state": self._states()} if self._loaded else None
+        reply = self._ask(again, self.limits.load) if again else self._load()
+        return reply if isinstance(reply, Failure) else None
+
+    def _states(self) -> list[dict[str, Any]]:
+        return [{"name": name, **self._pack(value)} for name, value in self.state]
+
+    def _load(self) -> dict[str, Any] | Failure:
+        request = {
+            "op": "load",
+            "path": os.path.abspath(self.entry.path),
+            "name": self.entry.name,
+            "kind": self.entry.kind,
+            "init": channel.literal(self.init),
+            "seed": self.seed,
+        }
+        try:
+            self.start()
+        except (channel.Closed, channel.Garbled, TimeoutError):
+            return Failure("died", f"its process did not start: {self._last_line()}", "start")
+        reply = self._ask({**request, "state": self._states()}, self.limits.load)
+        if not isinstance(reply, Failure):
+            self._loaded = True
+            self.parameters, self.unset = tuple(reply["parameters"]), tuple(reply["unset"])
+            self.loaded_with = (tuple(reply["flags"]), tuple(reply["functions"]), tuple(reply["deeds"]))
+            if self.pinned is not None:
+                self._ask({"op": "tuners", "pin": self.pinned}, self.limits.load)
+        return reply
+
+    def call(
+        self,
+        arguments: Sequence[Any],
+        *,
+        upstream: Sequence[Any] = (),
+        placement: str = "fresh",
+        poison: str | None = None,
+        observe: bool = False,
+        suppress: bool = False,
+        twice: bool = False,
+        late: bool = False,
+        hold: str = "",
+        on: str | None = None,
+    ) -> Answer:
+        """Call it once with CPU tensors, which it gets as private copies on its device.
+
+        ``upstream`` are gradients of the outputs: with them, gradients of arguments that require one and of all
+        parameters come back, ``twice`` from two backwards. ``placement``: ``fresh`` buffers, the ``same`` addresses
+        as the last time, or ``guarded:nan`` / ``guarded:finite`` with 4 KiB borders so filled. ``poison`` fills what
+        an allocation leaves uninitialised (``nan``, ``finite``). ``observe`` records torch operations. ``suppress``
+        leaves Triton launches out. ``late`` lets inputs arrive late on the current stream and reads outputs in its
+        order. ``hold`` keeps the outputs alive for ``again``. ``on`` puts tensors on another device.
+        """
+        if not self._loaded:
+            loaded = self._load()
+            if isinstance(loaded, Failure):
+                return Answer(failure=loaded)
+        self._inputs.clear()
+        try:
+            request: dict[str, Any] = {
+                "op": "call",
+                "arguments": [self._argument(v, on) for v in arguments],
+                "upstream": [self._pack(v) for v in upstream],
+            }
+        except channel.Garbled as error:
+            return Answer(failure=Failure("too large", str(error), "call"))
+        request |= {"placement": placement, "poison": poison, "observe": observe, "suppress": suppress}
+        reply = self._ask({**request, "twice": twice, "late": late, "hold": hold}, self.limits.call)
+        if isinstance(reply, Failure):
+            return Answer(failure=reply)
+        try:
+            return self._answer(reply)
+        except (channel.Garbled, KeyError, TypeError, ValueError, AttributeError) as error:
+            self._kill()
+            return Answer(failure=Failure("garbled", f"its process answered with nonsense: {error}", "call"))
+
+    def again(self, name: str) -> list[Any]:
+        """The bytes that a held result has now, one tensor an output; empty where it is gone."""
+        reply = self._ask({"op": "again", "name": name}, self.limits.call)
+        return [] if isinstance(reply, Failure) else [self._output(o).value for o in reply["outputs"]]
+
+    def tuners(self, pin: int | None = None) -> list[tuple[str, list[str]]]:
+        """Its autotuners and their configurations; ``pin`` leaves each with only that configuration (modulo)."""
+        self.pinned = pin
+        reply = self._ask({"op": "tuners", "pin": pin}, self.limits.load)
+        return [] if isinstance(reply, Failure) else [(str(n), [str(c) for c in cs]) for n, cs in reply["tuners"]]
+
+    def _argument(self, value: Any, on: str | None) -> dict[str, Any]:
+        if not isinstance(value, torch.Tensor):
+            return {"value": channel.literal(value)}
+        return {"tensor": self._pack(value), "grad": value.requires_grad, "on": on}
+
+    def _pack(self, value: Any) -> dict[str, Any]:
+        if self._process is None:
+            self.start()
+        header = channel.pack(torch, value, self._inputs)
+        if header["at"] is None:
+            raise channel.Garbled(f"the inputs are larger than {self.limits.room} bytes")
+        return header
+
+    def _ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any] | Failure:
+        stage = str(request["op"])
+        assert self._link is not None or self._process is None
+        if self._link is None:
+            return Failure("died", "its process has ended", stage)
+        self._link.settimeout(seconds)
+        try:
+            channel.send(self._link, request)
+            reply = channel.receive(self._link)
+        except TimeoutError:
+            self._kill()
+            return Failure("hung", f"no result after {seconds:g} s", stage)
+        except channel.Closed:
+            return self._died(stage)
+        except channel.Garbled as error:
+            self._kill()
+            return Failure("garbled", f"its process answered with nonsense: {error}", stage)
+        if "error" in reply:
+            e = reply["error"]
+            return Failure("raised", str(e["message"]), stage, str(e["type"]), str(e["place"]))
+        return reply
+
+    def _died(self, stage: str) -> Failure:
+        assert self._process is not None
+        try:
+            status = self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            status = -signal.SIGKILL
+        said = self._last_line()
+        self._kill()
+        how = (
+            f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended itself with exit status {status}"
+        )
+        return Failure("died", f"its process {how}" + (f": {said}" if said else ""), stage)
+
+    def _last_line(self) -> str:
+        lines = [line.strip() for line in self.printed.decode(errors="replace").splitlines() if line.strip()]
+        return lines[-1][:200] if lines else ""
+
+    def _answer(self, reply: Mapping[str, Any]) -> Answer:
+        return Answer(
+            outputs=tuple(self._output(o) for o in reply["outputs"]),
+            grads=tuple(tuple(None if g is None else self._output(g) for g in each) for each in reply["grads"]),
+            others=tuple(str(o) for o in reply["others"]),
+            changed=tuple(int(k) for k in reply["changed"]),
+            borders=tuple(int(k) for k in reply["borders"]),
+            launches=tuple(reply["launches"]),
+            operations=tuple((str(n), tuple(r), tuple(m)) for n, r, m in reply["operations"]),
+            flags=tuple(reply["flags"]),
+            functions=tuple(reply["functions"]),
+            deeds=tuple(reply["deeds"]),
+            stream=int(reply["stream"]),
+            inputs={int(k): int(v) for k, v in reply["inputs"].items()},
+            seconds=float(reply["seconds"]),
+        )
+
+    def _output(self, header: Mapping[str, Any]) -> Output:
+        shape = tuple(int(s) for s in header["shape"])
+        value = channel.unpack(torch, header, self._outputs) if header["at"] is not None or 0 in shape else None
+        alias = header["alias"]
+        return Output(
+            value=value,
+            dtype=str(header["dtype"]),
+            shape=shape,
+            device=str(header["device"]),
+            kind=str(header["class"]),
+            plain=bool(header["plain"]),
+            storage=int(header["storage"]),
+            alias=None if alias is None else int(alias),
+            held=bool(header["held"]),
+            requires_grad=bool(header["requires_grad"]),
+        )
+
+
+@contextlib.contextmanager
+def candidates(*made: Candidate) -> Iterator[tuple[Candidate, ...]]:
+    """Close them all at the end."""
+    try:
+        yield made
+    finally:
+        for each in made:
+            each.close()

@@ -1,0 +1,315 @@
+"""The candidate's process: loads its file, calls it as told, and hands back raw bytes with what was seen.
+
+Started by ``candidate.Candidate`` as ``python -m kcontract.dynamic.sandbox.worker SETTINGS``. It judges nothing.
+Everything that could be told about the checker from in here (a gate's name, a tolerance, a reference) is not here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+from kcontract.dynamic.sandbox import channel, watch
+
+_MODULE = "candidate"
+
+
+class Worker:
+    """One candidate, loaded once, called many times."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.device = torch.device(settings["device"])
+        self.on_gpu = bool(settings["gpu"])
+        self.inputs = channel.Arena(settings["inputs"], settings["room"])
+        self.outputs = channel.Arena(settings["outputs"], settings["room"])
+        self.path = ""
+        self.call: Any = None
+        self.launches = watch.Launches()
+        self.flags, self.functions = watch.flags(), watch.functions()
+        self.deeds = watch.audit(lambda: self.path)
+        self.slots: dict[int, Any] = {}
+        self.held: dict[str, list[Any]] = {}
+        self.autotuners: list[Any] = []
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Carry out one request."""
+        self.outputs.clear()
+        stage = str(request["op"])
+        try:
+            return {"load": self._load, "state": self._state, "call": self._call, "again": self._again,
+                    "tuners": self._tuners}[stage](request)  # fmt: skip
+        except (channel.Garbled, channel.Closed):
+            raise
+        except BaseException as error:
+            return {"error": self._failure(error, stage)}
+
+    def _failure(self, error: BaseException, stage: str) -> dict[str, str]:
+        """Type, first telling line, place in the candidate's own file, and what was being done."""
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == self.path]
+        place = f"{os.path.basename(self.path)}:{frames[-1].lineno}" if frames else ""
+        from kcontract.dynamic.engines.records import sentence
+
+        return {"type": type(error).__name__, "message": sentence(error), "place": place, "stage": stage}
+
+    def _load(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self.path = str(request["path"])
+        import triton
+
+        if not self.on_gpu:
+            from kcontract.dynamic.engines import shim
+
+            shim.zero_fill = False
+        if not triton.knobs.runtime.interpret:
+            triton.runtime.driver.active  # noqa: B018 - makes the driver, so that its launcher can be watched
+        self.launches.install(triton)
+        sys.path.insert(0, os.path.dirname(os.path.abspath(self.path)))
+        sys.argv = [self.path]
+        spec = importlib.util.spec_from_file_location(_MODULE, self.path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[_MODULE] = module
+        spec.loader.exec_module(module)
+        found = getattr(module, str(request["name"]))
+        torch.manual_seed(int(request["seed"]))
+        if request["kind"] == "module":
+            found = found(*channel.plain(torch, request["init"])).to(self.device)
+        self.call = found
+        return {"ok": True, **self._state(request), **self._global_changes()}
+
+    def _state(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Set parameters and buffers: by name, else in order where all shapes agree. ``unset`` are names left alone."""
+        given = [(str(e["name"]), self._tensor(e).to(self.device)) for e in request.get("state", ())]
+        if not isinstance(self.call, torch.nn.Module):
+            return {"parameters": [], "unset": [name for name, _ in given]}
+        own = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
+        pairs = [(own[name], value) for name, value in given if name in own and own[name].shape == value.shape]
+        unset = [name for name, value in given if name not in own or own[name].shape != value.shape]
+        if unset and [tuple(t.shape) for t in own.values()] == [tuple(v.shape) for _, v in given]:
+            pairs, unset = list(zip(own.values(), (v for _, v in given), strict=True)), []
+        with torch.no_grad():
+            for target, value in pairs:
+                target.data = value.clone()
+        return {"parameters": [n for n, _ in self.call.named_parameters()], "unset": unset}
+
+    def _global_changes(self) -> dict[str, Any]:
+        return {
+            "flags": list(watch.changes(self.flags, watch.flags())),
+            "functions": list(watch.changes(self.functions, watch.functions())),
+            "deeds": list(self.deeds),
+        }
+
+    def _tensor(self, header: Mapping[str, Any]) -> Any:
+        return channel.unpack(torch, header, self.inputs)
+
+    def _argument(self, at: int, entry: Mapping[str, Any], placement: str) -> tuple[Any, Any]:
+        """An argument on the device, and (for guarded ones) the buffer around it."""
+        if "tensor" not in entry:
+            return channel.plain(torch, entry["value"]), None
+        host = self._tensor(entry["tensor"])
+        on = torch.device(entry["on"]) if entry.get("on") else self.device
+        value, around = self._placed(at, host, placement, on)
+        return (value.requires_grad_() if entry.get("grad") else value), around
+
+    def _placed(self, at: int, host: Any, placement: str, on: Any) -> tuple[Any, Any]:
+        if on.type == "meta":
+            return host.to("meta"), None
+        count, size = _storage_elements(host), host.dtype.itemsize
+        flat = host.as_strided((count,), (1,), 0) if count else host.reshape(-1)
+        if placement == "same":
+            slot = self.slots.get(at)
+            if slot is None or slot.numel() < count * size:
+                slot = self.slots[at] = torch.empty(max(2 * count * size, 512), dtype=torch.uint8, device=on)
+            buffer = slot[: count * size].view(host.dtype)
+            buffer.copy_(flat)
+            return buffer.as_strided(host.shape, host.stride()), None
+        if placement.startswith("guarded"):
+            pad = 4096 // size
+            around = torch.empty(count + 2 * pad, dtype=host.dtype, device=on)
+            watch.fill(around, placement.partition(":")[2])
+            around[pad : pad + count].copy_(flat)
+            return around.as_strided(host.shape, host.stride(), pad), around
+        fresh = torch.empty(count, dtype=host.dtype, device=on)
+        fresh.copy_(flat)
+        return fresh.as_strided(host.shape, host.stride()), None
+
+    def _call(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One call. See ``Candidate.call`` for the options."""
+        placement = str(request.get("placement", "fresh"))
+        pairs = [self._argument(k, e, placement) for k, e in enumerate(request["arguments"])]
+        arguments = [value for value, _ in pairs]
+        tensors = [(k, t) for k, t in enumerate(arguments) if isinstance(t, torch.Tensor)]
+        before = {k: t.detach().clone() for k, t in tensors}
+        late = request.get("late") and self.on_gpu
+        if late:
+            self._delay(arguments)
+        seen = watch.Seen()
+        self.launches.seen, self.launches.suppress = seen, bool(request.get("suppress"))
+        poison = request.get("poison")
+        want = list(request.get("upstream", ()))
+        start = time.perf_counter()
+        try:
+            if poison or request.get("observe"):
+                with watch.Operations(seen, poison):
+                    result, grads = self._run(arguments, tensors, want, request)
+            else:
+                result, grads = self._run(arguments, tensors, want, request)
+            if late:
+                result = [t.clone() if isinstance(t, torch.Tensor) else t for t in tree_flatten(result)[0]]
+            self._synchronize()
+        finally:
+            self.launches.seen, self.launches.suppress = None, False
+        seconds = time.perf_counter() - start
+        leaves = tree_flatten(result)[0]
+        outputs = [t for t in leaves if isinstance(t, torch.Tensor)]
+        answer = {
+            "outputs": [self._output(t, tensors) for t in outputs],
+            "others": [type(v).__name__ for v in leaves if not isinstance(v, torch.Tensor) and v is not None],
+            "grads": [[None if g is None else self._output(g, tensors) for g in each] for each in grads],
+            "changed": [k for k, t in tensors if not late and _differs(t, before[k])],
+            "borders": [k for k, (_, around) in enumerate(pairs) if around is not None and _overrun(around, placement)],
+            "launches": seen.launches[:256],
+            "count": len(seen.launches),
+            "operations": [list(o) for o in seen.operations[:512]] if request.get("observe") else [],
+            "stream": self._stream(),
+            "inputs": {str(k): watch.storage_of(t) for k, t in tensors},
+            "seconds": seconds,
+            **self._global_changes(),
+        }
+        if request.get("hold"):
+            self.held[str(request["hold"])] = outputs
+        return answer
+
+    def _run(self, arguments: Sequence[Any], tensors: Any, want: Any, request: Mapping[str, Any]) -> Any:
+        repeats = 2 if request.get("twice") else 1
+        with torch.set_grad_enabled(bool(want)):
+            result = self.call(*arguments)
+            if not want:
+                return result, []
+            outputs = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+            leaves = [t for _, t in tensors if t.requires_grad]
+            if isinstance(self.call, torch.nn.Module):
+                leaves += [p for p in self.call.parameters() if p.requires_grad]
+            upstream = [self._tensor(h).to(self.device) for h in want]
+            if not outputs:
+                return result, [[None] * len(leaves)]
+            grads = [
+                torch.autograd.grad(
+                    outputs, leaves, upstream[: len(outputs)], retain_graph=k + 1 < repeats, allow_unused=True
+                )
+                for k in range(repeats)
+            ]
+        return result, grads
+
+    def _delay(self, arguments: Sequence[Any]) -> None:
+        """Let the inputs arrive late on the current stream, so that work on another stream meets NaN."""
+        staged = [t.detach().clone() for t in arguments if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        with torch.no_grad():
+            for t in arguments:
+                if isinstance(t, torch.Tensor) and t.is_floating_point():
+                    t.detach().fill_(float("nan"))
+            torch.cuda.synchronize()
+            torch.cuda._sleep(20_000_000)
+            for t in arguments:
+                if isinstance(t, torch.Tensor) and t.is_floating_point():
+                    t.detach().copy_(staged.pop(0))
+
+    def _output(self, tensor: Any, inputs: Sequence[tuple[int, Any]]) -> dict[str, Any]:
+        place = watch.storage_of(tensor)
+        device = str(tensor.device)
+        plainly = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout is torch.strided
+        facts = {
+            "class": type(tensor).__name__ if plainly or type(tensor) is not torch.Tensor else str(tensor.layout),
+            "plain": plainly,
+            "device": device,
+            "storage": place,
+            "alias": next((k for k, t in inputs if place and watch.storage_of(t) == place), None),
+            "held": any(place and watch.storage_of(t) == place for ts in self.held.values() for t in ts),
+            "requires_grad": bool(tensor.requires_grad),
+        }
+        if not plainly or device == "meta":
+            shape = [int(s) for s in tensor.shape]
+            return {
+                **facts,
+                "dtype": str(tensor.dtype).removeprefix("torch."),
+                "shape": shape,
+                "stride": [],
+                "at": None,
+            }
+        return {**facts, **channel.pack(torch, tensor, self.outputs)}
+
+    def _again(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The bytes that a held result has now."""
+        self._synchronize()
+        return {"outputs": [self._output(t, ()) for t in self.held.pop(str(request["name"]), [])]}
+
+    def _tuners(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The candidate's autotuners; with ``pin`` each is left with its configuration of that number (modulo)."""
+        import gc
+
+        from triton.runtime.autotuner import Autotuner
+
+        if not self.autotuners:
+            found = [o for o in gc.get_objects() if isinstance(o, Autotuner)]
+            self.autotuners = [(tuner, list(tuner.configs)) for tuner in found]
+        pin = request.get("pin")
+        for tuner, configs in self.autotuners:
+            tuner.configs = list(configs) if pin is None else [configs[int(pin) % len(configs)]]
+            tuner.cache.clear()
+        names = [(tuner.base_fn.__name__, [str(c) for c in configs]) for tuner, configs in self.autotuners]
+        return {"tuners": names}
+
+    def _synchronize(self) -> None:
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def _stream(self) -> int:
+        return int(torch.cuda.current_stream().cuda_stream) if self.on_gpu else 0
+
+
+def _storage_elements(tensor: Any) -> int:
+    return 0 if 0 in tensor.shape else 1 + sum((s - 1) * t for s, t in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _differs(now: Any, before: Any) -> bool:
+    if now.device.type == "meta" or now.numel() == 0:
+        return False
+    return not torch.equal(_bits(now.detach()), _bits(before))
+
+
+def _bits(tensor: Any) -> Any:
+    return tensor.contiguous().reshape(-1).view(torch.uint8)
+
+
+def _overrun(around: Any, placement: str) -> bool:
+    """Whether the borders of a guarded buffer are no longer as they were filled."""
+    pad = 4096 // around.dtype.itemsize
+    fresh = torch.empty(pad, dtype=around.dtype, device=around.device)
+    watch.fill(fresh, placement.partition(":")[2])
+    return _differs(around[:pad], fresh) or _differs(around[-pad:], fresh)
+
+
+def main(settings: Mapping[str, Any]) -> None:
+    """Serve requests until the grader closes the channel."""
+    link = socket.socket(fileno=int(settings["socket"]))
+    worker = Worker(settings)
+    channel.send(link, {"ready": True, "torch": torch.__version__})
+    while True:
+        try:
+            request = channel.receive(link)
+        except channel.Closed:
+            os._exit(0)
+        channel.send(link, worker.answer(request))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
