@@ -40,6 +40,7 @@ SUITE = (
     "sparse",
     "shifted",
     "steep",
+    "peaked",
 )
 HONEST = (*SUITE, "uniform", "ascending", "alternating", "constant_rows", "zeros", "huge", "small")
 

@@ -400,7 +400,7 @@ def _logsumexp_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
 
 
 def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> list[Any]:
-    """Inputs of an operation in ``dtype``: the kind of values in x, normal in the others (steep in y too where x is),
+    """Inputs of an operation in ``dtype``: the kind of values in x, normal in the others (steep or peaked in y too where x is),
     indices for t."""
     found: list[Any] = []
     for at, role in enumerate(what.roles):
@@ -409,7 +409,7 @@ def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> l
             t = gen.draw(kind, (rows, n), dtype, own)
         elif role == "y":
             t = gen.draw(
-                "steep" if kind == "steep" else "normal", (8 if "attention" in what.name else rows, n), dtype, own
+                kind if kind in ("steep", "peaked") else "normal", (8 if "attention" in what.name else rows, n), dtype, own
             )
         elif role == "c":
             t = gen.draw("normal", (n, 8), dtype, own, axis=0)

@@ -142,6 +142,19 @@ def steep(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
 
 
 @_kind
+def peaked(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """About 16 terms a row in (−4, 0], the rest between −80 and −40: however long the axis, few terms of a softmax
+    count, and its logarithms differ widely."""
+    near = torch.rand(shape, generator=generator, dtype=torch.float64) * -4
+    far = -40 - 40 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    share = min(1.0, 16.0 / max(shape[-1] if shape else 1, 1))
+    kept = torch.rand(shape, generator=generator, dtype=torch.float64) < share
+    if kept.dim() and kept.numel():
+        kept[..., 0] = True
+    return torch.where(kept, near, far)
+
+
+@_kind
 def constant_rows(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
     """One value repeated along the axis: every addition may round the same way."""
     lead = (*shape[:-1], 1) if shape else ()

@@ -19,7 +19,7 @@ Tensor = Any
 Build = Callable[[Spec, int, bool], Iterator[Sample]]
 """build(spec, seed, thorough) -> samples of one gate."""
 
-ORDERS = ("cancelling", "signs", "spike_first", "spike_last", "sparse", "shifted", "steep")
+ORDERS = ("cancelling", "signs", "spike_first", "spike_last", "sparse", "shifted", "steep", "peaked")
 MORE_ORDERS = ("normal", "uniform", "wide", "large_mean", "tiny_scale", "ascending", "alternating", "constant_rows")
 EXTREMES = ("zeros", "huge", "small", "subnormal")
 
