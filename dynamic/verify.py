@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kcontract.dynamic.gates import FLOOR, gates
 from kcontract.dynamic.gates.bench import Bench, Found
