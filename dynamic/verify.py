@@ -1,8 +1,8 @@
 """``kcontract verify``: static verdicts first, then the gates that they leave open, then one report.
 
-The order: the reference is judged (REF-01), the candidate is loaded and looked at once; what it compiled is read by
-the static pass; each gate that is not settled is run. A gate's verdict is the worse of both sides: FAIL by either,
-else PASS by either, else what the run says.
+The order: the reference is judged (REF-01), the candidate is loaded and looked at once, what it compiled is read by
+the static pass, and each gate that is not settled is run. What was compiled on the way is read too. A gate's verdict
+is the worse of both sides: FAIL by either, else PASS by either, else what the run says.
 """
 
 from __future__ import annotations
@@ -11,33 +11,47 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from kcontract.dynamic import explain, ledger
 from kcontract.dynamic.gates import FLOOR, gates
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems.problem import Problem
 from kcontract.dynamic.sandbox.candidate import Candidate, Limits
 from kcontract.errors import UsageError
+from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Fact, Launch
 from kcontract.model import GATES, Basis, Finding, Report, Status, Verdict, Witness
+
+_SETTLED = (Status.PASS, Status.NOT_APPLICABLE)
+_WORST_FIRST = (Status.FAIL, Status.ERROR, Status.UNDECIDED, Status.PASS, Status.NOT_APPLICABLE)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was found about one problem: the report (findings and one verdict a gate), witnesses by gate, seconds."""
+    """What was found about one problem: the report (findings, one verdict a gate) and a witness for each FAIL seen.
+
+    ``tried`` are inputs judged a gate; ``sizes`` the working sizes, ``dtype`` that of the inputs; ``recognised`` says
+    that the verdicts are those of an earlier run of the same machine code, host code, contract and rules.
+    """
 
     report: Report
     witnesses: Mapping[str, Witness] = field(default_factory=dict)
     tried: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    dtype: str = ""
+    recognised: bool = False
 
     @property
-    def failed(self) -> bool:
-        """Whether a gate failed."""
-        return any(v.status is Status.FAIL for v in self.report.verdicts)
+    def status(self) -> int:
+        """The exit status it asks for: 1 where a gate failed, else 3 where one is ERROR, else 0."""
+        seen = {v.status for v in self.report.verdicts}
+        return 1 if Status.FAIL in seen else 3 if Status.ERROR in seen else 0
 
 
 def chosen(names: Iterable[str], floor: bool = False) -> tuple[str, ...]:
-    """Gate ids to run. Raises ``UsageError`` for an unknown one."""
+    """Gate ids to answer, in the order they are run. Raises ``UsageError`` for an unknown one."""
     wanted = [n.strip().upper() for name in names for n in name.split(",") if n.strip()]
     for name in wanted:
         if name not in GATES:
@@ -48,12 +62,15 @@ def chosen(names: Iterable[str], floor: bool = False) -> tuple[str, ...]:
 
 def verify(
     problem: Problem, *, engine: str = "gpu", only: Sequence[str] = (), floor: bool = False, dtype: str | None = None,
-    seed: int = 0, thorough: bool = False, limits: Limits | None = None,
+    seed: int = 0, thorough: bool = False, limits: Limits | None = None, dims: Mapping[str, int] | None = None,
     progress: Callable[[str], None] = lambda text: None, candidate: Candidate | None = None,
+    verdicts: Path | None = None,
 ) -> Result:  # fmt: skip
-    """Verify one problem. ``candidate`` is a process already started for it (a warm one); else one is made.
+    """Verify one problem.
 
-    Raises ``InputError`` where the problem cannot be loaded, ``UsageError`` for unknown gates or engines.
+    ``candidate`` is a process already started for it (a warm one), else one is made. ``dims`` are the working sizes
+    (default: inferred). ``verdicts`` is a folder of earlier verdicts, None for none. Raises ``InputError`` where the
+    problem cannot be loaded, ``UsageError`` for unknown gates or engines.
     """
     start = time.monotonic()
     wanted = chosen(only, floor)
@@ -61,102 +78,138 @@ def verify(
         if candidate is None:
             made = Candidate(problem.candidate, engine, init=problem.init, seed=seed, limits=limits)
             candidate = stack.enter_context(made)
-        bench = Bench(problem, candidate, engine, seed=seed, thorough=thorough, dtype=dtype, progress=progress)
+        bench = Bench(
+            problem, candidate, engine, seed=seed, thorough=thorough, dtype=dtype, progress=progress, dims=dims
+        )
         bench.settle()
-        static = read(bench)
-        found = {gate: _run(gate, bench, static.get(gate)) for gate in wanted}
-        findings, key, ruleset = tuple(_findings(bench)), _key(bench), _ruleset()
-    verdicts = tuple(joined(gate, static.get(gate), found[gate], findings) for gate in wanted)
+        reader = _Reader(bench)
+        static = reader.read()
+        entry = ledger.Entry(verdicts, bench, reader.keys, wanted) if verdicts is not None else None
+        kept = entry.load() if entry is not None else None
+        found: dict[str, Found] = {}
+        if kept is None:
+            for gate in wanted:
+                if (answer := _run(gate, bench, static.get(gate))) is not None:
+                    found[gate] = answer
+            static = reader.read()
+        said = kept or tuple(_joined(gate, static.get(gate), found.get(gate), bench) for gate in wanted)
+        findings = tuple(reader.findings())
     report = Report(
         kernel=problem.name,
         target=candidate.target,
-        key=key,
-        ruleset=ruleset,
+        key=reader.key,
+        ruleset=reader.ruleset,
         findings=findings,
-        verdicts=verdicts,
-        errors=tuple(v.reason for v in verdicts if v.status is Status.ERROR),
+        verdicts=said,
+        errors=tuple(f"{v.gate}: {v.reason}" for v in said if v.status is Status.ERROR),
         origin=problem.candidate.path,
         seconds=time.monotonic() - start,
     )
-    witnesses = {gate: f.witness for gate, f in found.items() if f is not None and f.witness is not None}
-    tried = {gate: f.tried for gate, f in found.items() if f is not None}
-    return Result(report, witnesses, tried, tuple(bench.notes))
+    if entry is not None and kept is None:
+        entry.save(said)
+    return Result(
+        report=report,
+        witnesses={gate: f.witness for gate, f in found.items() if f.witness is not None},
+        tried={gate: f.tried for gate, f in found.items()},
+        notes=tuple(bench.notes),
+        sizes=dict(bench.spec.dims),
+        dtype=bench.dtype,
+        recognised=kept is not None,
+    )
 
 
-def read(bench: Bench) -> dict[str, Verdict]:
-    """The static pass over everything the candidate has compiled so far: the worst verdict a gate over all kernels."""
-    from kcontract.ir.loaders import Problem as Unreadable
-    from kcontract.ir.loaders import load_cache
-    from kcontract.passes.base import check
+class _Reader:
+    """The static pass over what the candidate has compiled. Each kernel is read once, however often it is asked."""
 
-    launches: dict[str, list[Launch]] = {}
-    for launch in bench.sight.launches if bench.sight is not None else ():
-        x, y, z = (int(g) for g in launch["grid"])
-        facts = {n: Fact(v, v, abs(v) or 1) for n, v in launch["numbers"].items() if type(v) is int}
-        launches.setdefault(str(launch["key"]), []).append(Launch((x, y, z), facts, bench.candidate.target))
-    reports = []
-    for artifact in load_cache(str(bench.candidate.cache)):
-        if not isinstance(artifact, Unreadable):
-            key = str(artifact.metadata.get("hash"))
-            reports.append(check(artifact, contract=bench.contract, launches=tuple(launches.get(key, ()))))
-    bench.reports = reports
-    worst: dict[str, Verdict] = {}
-    order = (Status.FAIL, Status.ERROR, Status.UNDECIDED, Status.PASS, Status.NOT_APPLICABLE)
-    for verdict in (v for report in reports for v in report.verdicts):
-        held = worst.get(verdict.gate)
-        if held is None or order.index(verdict.status) < order.index(held.status):
-            worst[verdict.gate] = verdict
-    return worst
+    def __init__(self, bench: Bench) -> None:
+        from kcontract.passes.base import ruleset_id
+
+        self.bench, self.ruleset = bench, ruleset_id()
+        self.seen: dict[str, Report] = {}
+
+    @property
+    def keys(self) -> list[str]:
+        """What identifies the compiled kernels."""
+        return sorted(report.key for report in self.seen.values())
+
+    @property
+    def key(self) -> str:
+        return ledger.digest(self.keys)[:16]
+
+    def read(self) -> dict[str, Verdict]:
+        """The worst verdict a gate over all kernels compiled so far."""
+        from kcontract.ir.loaders import Problem as Unreadable
+        from kcontract.ir.loaders import load_cache
+
+        launches = self._launches()
+        for artifact in load_cache(str(self.bench.candidate.cache)):
+            if isinstance(artifact, Artifact) and artifact.origin not in self.seen:
+                key = str(artifact.metadata.get("hash"))
+                self.seen[artifact.origin] = self._check(artifact, tuple(launches.get(key, ())))
+            elif isinstance(artifact, Unreadable) and artifact.is_fault:
+                self.bench.notes.append(str(artifact))
+        self.bench.reports = list(self.seen.values())
+        worst: dict[str, Verdict] = {}
+        for verdict in (v for report in self.bench.reports for v in report.verdicts):
+            held = worst.get(verdict.gate)
+            if held is None or _WORST_FIRST.index(verdict.status) < _WORST_FIRST.index(held.status):
+                worst[verdict.gate] = verdict
+        return worst
+
+    def _check(self, artifact: Artifact, launches: tuple[Launch, ...]) -> Report:
+        from kcontract.passes.base import check
+
+        return check(artifact, contract=self.bench.contract, launches=launches)
+
+    def _launches(self) -> dict[str, list[Launch]]:
+        """Launches seen so far, by the hash of what was launched."""
+        found: dict[str, dict[object, Launch]] = {}
+        for launch in (launch for _, answer in self.bench.log for launch in answer.launches):
+            x, y, z = (int(g) for g in launch["grid"])
+            numbers = {str(n): v for n, v in launch["numbers"].items() if type(v) is int}
+            facts = {n: Fact(v, v, abs(v) or 1) for n, v in numbers.items()}
+            key = (x, y, z, *numbers.items())
+            found.setdefault(str(launch["key"]), {})[key] = Launch((x, y, z), facts, self.bench.candidate.target)
+        return {key: list(each.values())[:64] for key, each in found.items()}
+
+    def findings(self) -> Iterable[Finding]:
+        """All findings, equal ones once."""
+        seen = set()
+        for report in self.seen.values():
+            for f in report.findings:
+                mark = (f.rule, f.level, f.message, str(f.location), f.waived)
+                if mark not in seen:
+                    seen.add(mark)
+                    yield f
 
 
 def _run(gate: str, bench: Bench, static: Verdict | None) -> Found | None:
     """The gate's run; None where the static side has settled it, or nothing can be run for it."""
-    if gate not in gates() or (static is not None and static.status in (Status.PASS, Status.NOT_APPLICABLE)):
+    check = gates().get(gate)
+    if check is None or (static is not None and static.status in _SETTLED):
         return None
+    if bench.defect and gate != "REF-01":
+        return Found(bench.said(gate, Status.UNDECIDED, f"the reference cannot judge: {bench.defect}"))
     bench.progress(gate)
     try:
-        found: Found = gates()[gate](bench)
-        return found
+        found: Found = check(bench)
     except Exception as error:
         reason = f"kcontract failed on this gate: {type(error).__name__}: {error}"
         return Found(Verdict(gate, Status.ERROR, Basis.NONE, reason, engine=bench.engine))
+    if gate == "REF-01" and found.verdict.status is Status.FAIL:
+        bench.defect = found.verdict.reason
+    return found
 
 
-def joined(gate: str, static: Verdict | None, found: Found | None, findings: Sequence[Finding]) -> Verdict:
-    """One verdict of both sides. A failed run is explained by the static findings of its gate."""
+def _joined(gate: str, static: Verdict | None, found: Found | None, bench: Bench) -> Verdict:
+    """One verdict of both sides; a failed run is explained by the static findings on the failing output's kernels."""
     if found is None:
-        return static if static is not None else Verdict(gate, Status.UNDECIDED, Basis.NONE, "nothing was compiled")
-    if static is not None and static.status is Status.FAIL and found.verdict.status is not Status.FAIL:
-        return static
+        nothing = Verdict(
+            gate, Status.UNDECIDED, Basis.NONE, "no kernel was compiled, and nothing is run for this gate"
+        )
+        return static or nothing
     if found.verdict.status is Status.FAIL:
-        causes = [f for f in findings if f.gate == gate and f.waived is None]
-        if causes:
-            user = causes[0].location.user() if causes[0].location else None
-            place = f" at {user.file.rsplit('/', 1)[-1]}:{user.line}" if user else ""
-            return replace(found.verdict, reason=f"{found.verdict.reason}; see {causes[0].rule}{place}")
-    return found.verdict
-
-
-def _findings(bench: Bench) -> Iterable[Finding]:
-    """All static findings, each once."""
-    return dict.fromkeys(f for report in bench.reports for f in report.findings if _hashable(f))
-
-
-def _hashable(finding: Finding) -> bool:
-    try:
-        hash(finding)
-    except TypeError:
-        return False
-    return True
-
-
-def _key(bench: Bench) -> str:
-    import hashlib
-
-    return hashlib.sha256("".join(sorted(r.key for r in bench.reports)).encode()).hexdigest()[:16]
-
-
-def _ruleset() -> str:
-    from kcontract.passes.base import ruleset_id
-
-    return ruleset_id()
+        because = explain.cause(gate, found.witness, bench.sight, bench.reports)
+        clause = f"; cause: {explain.said(because)}" if because is not None else ""
+        return replace(found.verdict, reason=found.verdict.reason + clause)
+    return static if static is not None and static.status is Status.FAIL else found.verdict

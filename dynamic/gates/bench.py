@@ -59,6 +59,7 @@ class Bench:
     def __init__(
         self, problem: Problem, candidate: Candidate, engine: str, *, seed: int = 0, thorough: bool = False,
         dtype: str | None = None, progress: Callable[[str], None] = lambda text: None,
+        dims: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.problem, self.candidate, self.engine = problem, candidate, engine
         self.seed, self.thorough, self.progress = seed, thorough, progress
@@ -73,6 +74,9 @@ class Bench:
             self.spec, self.native = inferred.spec, inferred.native
         else:
             self.spec, self.native = problem.spec, dict(problem.spec.dims)
+        self.pinned = dims is not None
+        if dims is not None:
+            self.spec = self.spec.with_dims({n: int(s) for n, s in dims.items() if n in self.spec.dims})
         self.own = next((a.dtype for a in self.spec.arguments if a.role is Role.DATA), "float32")
         self.dtype = dtype or self.own
         self.spec = self.spec.with_dtype(self.dtype) if self.dtype != self.own else self.spec
@@ -83,6 +87,7 @@ class Bench:
         self.log: list[tuple[str, Answer]] = []
         self.reports: list[Report] = []
         self.notes: list[str] = []
+        self.defect = ""
         self._kept: dict[object, Expected | str] = {}
         self._loaded = ""
         self._references: dict[str, Any] = {}
@@ -186,7 +191,7 @@ class Bench:
         small = self.nominal()
         self.sight = self.answer(small, observe=True, poison="nan")
         self.kernels = max(1, count_kernels(self.sight))
-        if dict(self.spec.dims) == dict(self.native) or not self.attempt(small).reason:
+        if self.pinned or dict(self.spec.dims) == dict(self.native) or not self.attempt(small).reason:
             return
         moved = self.spec.with_dims(self.native)
         if self.elements(moved) > NATIVE[self.candidate.kind]:
@@ -250,7 +255,7 @@ class Bench:
             allowed=worst.allowed if worst else "",
             problem={
                 **self.problem.origin, "set": sample.gate, "label": sample.label, "dims": dict(sample.dims),
-                "dtype": self.dtype, "bench_seed": self.seed, "thorough": self.thorough, "reason": trial.reason,
+                "dtype": self.dtype, "bench_seed": self.seed, "sizes": dict(self.spec.dims), "thorough": self.thorough, "reason": trial.reason,
             },
         )  # fmt: skip
 
