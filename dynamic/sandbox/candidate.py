@@ -32,6 +32,11 @@ _KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME"
          "TORCH_EXTENSIONS_DIR", "TRITON_KCONTRACT_SIM")  # fmt: skip
 
 
+#: CUDA errors after which a process can do nothing more on its device.
+_BROKEN = ("illegal memory access", "misaligned address", "unspecified launch failure", "device-side assert",
+           "illegal instruction", "illegal address", "hardware stack error")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why there is no result. ``kind``: ``raised`` (the candidate raised an exception), ``died``, ``hung``,
@@ -67,7 +72,7 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What became of one call. ``grads`` holds one list a backward, in the order of arguments that require a gradient
-    and then of parameters; ``changed`` are arguments the call wrote to, ``borders`` those overrun."""
+    and then of parameters, ``nodes`` names the custom autograd functions these went through; ``changed`` are arguments the call wrote to, ``borders`` those overrun."""
 
     outputs: tuple[Output, ...] = ()
     grads: tuple[tuple[Output | None, ...], ...] = ()
@@ -80,6 +85,7 @@ class Answer:
     flags: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     deeds: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
     stream: int = 0
     inputs: Mapping[int, int] = field(default_factory=dict)
     seconds: float = 0.0
@@ -280,15 +286,18 @@ class Candidate:
         late: bool = False,
         hold: str = "",
         on: str | None = None,
+        order: int | None = None,
+        checked: bool = False,
     ) -> Answer:
         """Call it once with CPU tensors, which it gets as private copies on its device.
 
-        ``upstream`` are gradients of the outputs: with them, gradients of arguments that require one and of all
+        ``upstream`` are gradients of the floating outputs: with them, gradients of arguments that require one and of all
         parameters come back, ``twice`` from two backwards. ``placement``: ``fresh`` buffers, the ``same`` addresses
         as the last time, or ``guarded:nan`` / ``guarded:finite`` with 4 KiB borders so filled. ``poison`` fills what
         an allocation leaves uninitialised (``nan``, ``finite``). ``observe`` records torch operations. ``suppress``
         leaves Triton launches out. ``late`` lets inputs arrive late on the current stream and reads outputs in its
-        order. ``hold`` keeps the outputs alive for ``again``. ``on`` puts tensors on another device.
+        order. ``hold`` keeps the outputs alive for ``again``. ``on`` puts tensors on another device. For the
+        simulator: ``order`` seeds the order of atomics, ``checked`` turns its diagnoses on.
         """
         if not self._loaded:
             loaded = self._load()
@@ -304,6 +313,7 @@ class Candidate:
         except channel.Garbled as error:
             return Answer(failure=Failure("too large", str(error), "call"))
         request |= {"placement": placement, "poison": poison, "observe": observe, "suppress": suppress}
+        request |= {"order": order, "checked": checked}
         reply = self._ask({**request, "twice": twice, "late": late, "hold": hold}, self.limits.call)
         if isinstance(reply, Failure):
             return Answer(failure=reply)
@@ -319,7 +329,8 @@ class Candidate:
         return [] if isinstance(reply, Failure) else [self._output(o).value for o in reply["outputs"]]
 
     def tuners(self, pin: int | None = None) -> list[tuple[str, list[str]]]:
-        """Its autotuners and their configurations; ``pin`` leaves each with only that configuration (modulo)."""
+        """Its autotuners and their configurations; ``pin`` leaves each with only that configuration (modulo), -1 with
+        the one it chose itself."""
         self.pinned = pin
         reply = self._ask({"op": "tuners", "pin": pin}, self.limits.load)
         return [] if isinstance(reply, Failure) else [(str(n), [str(c) for c in cs]) for n, cs in reply["tuners"]]
@@ -327,7 +338,8 @@ class Candidate:
     def _argument(self, value: Any, on: str | None) -> dict[str, Any]:
         if not isinstance(value, torch.Tensor):
             return {"value": channel.literal(value)}
-        return {"tensor": self._pack(value), "grad": value.requires_grad, "on": on}
+        skew = value.storage_offset() % 16
+        return {"tensor": self._pack(value), "grad": value.requires_grad, "on": on, "skew": skew}
 
     def _pack(self, value: Any) -> dict[str, Any]:
         if self._process is None:
@@ -356,7 +368,11 @@ class Candidate:
             return Failure("garbled", f"its process answered with nonsense: {error}", stage)
         if "error" in reply:
             e = reply["error"]
-            return Failure("raised", str(e["message"]), stage, str(e["type"]), str(e["place"]))
+            broken = any(word in str(e["message"]) for word in _BROKEN)
+            if broken:
+                self._kill()  # a CUDA context that met such an error answers every later call with it
+            kind = "died" if broken else "raised"
+            return Failure(kind, str(e["message"]), stage, str(e["type"]), str(e["place"]))
         return reply
 
     def _died(self, stage: str) -> Failure:
@@ -388,6 +404,7 @@ class Candidate:
             flags=tuple(reply["flags"]),
             functions=tuple(reply["functions"]),
             deeds=tuple(reply["deeds"]),
+            nodes=tuple(str(n) for n in reply["nodes"]),
             stream=int(reply["stream"]),
             inputs={int(k): int(v) for k, v in reply["inputs"].items()},
             seconds=float(reply["seconds"]),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -44,6 +44,13 @@ class Launches:
     def __init__(self) -> None:
         self.seen: Seen | None = None
         self.suppress = False
+        self._simulator: Any = None
+        self._checked = False
+
+    def simulate(self, order: int | None, checked: bool) -> None:
+        """How the simulator runs from here on: the seed of the order of atomics, diagnoses on or off."""
+        if self._simulator is not None:
+            self._simulator.options = replace(self._simulator.options, seed=order, checked=checked or self._checked)
 
     def note(self, name: str, key: str, grid: tuple[int, int, int], stream: int, arguments: Mapping[str, Any]) -> bool:
         """Record a launch; whether it shall happen."""
@@ -91,6 +98,7 @@ class Launches:
 
     def _wrap_simulator(self, active: Any) -> None:
         launch, note = active.launch, self.note
+        self._simulator, self._checked = active, active.options.checked
 
         def call(source: Any, metadata: Any, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
             if note(metadata.name, metadata.hash, grid, 0, arguments):
@@ -148,6 +156,35 @@ def fill(tensor: Any, poison: str) -> None:
     else:
         info = torch.iinfo(tensor.dtype)
         tensor.fill_(info.max if poison == "nan" else (-3 if info.min else 1))
+
+
+def autotuners() -> list[Any]:
+    """A list that every autotuner made from now on joins."""
+    from triton.runtime.autotuner import Autotuner
+
+    made: list[Any] = []
+    init = Autotuner.__init__
+
+    def record(tuner: Any, *args: Any, **kwargs: Any) -> None:
+        init(tuner, *args, **kwargs)
+        made.append(tuner)
+
+    Autotuner.__init__ = record
+    return made
+
+
+def custom_nodes(outputs: Sequence[Any]) -> list[str]:
+    """Names of the ``torch.autograd.Function`` classes in the graph that the outputs carry."""
+    waiting, seen, names = [t.grad_fn for t in outputs], set(), []
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        waiting += [into for into, _ in node.next_functions]
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            names.append(type(node).__name__)
+    return sorted(names)
 
 
 _WATCHED: dict[str, tuple[Any, tuple[str, ...]]] = {

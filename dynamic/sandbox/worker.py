@@ -40,6 +40,7 @@ class Worker:
         self.slots: dict[int, Any] = {}
         self.held: dict[str, list[Any]] = {}
         self.autotuners: list[Any] = []
+        self.tuned: list[tuple[Any, list[Any], int]] = []
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one request."""
@@ -72,6 +73,7 @@ class Worker:
         if not triton.knobs.runtime.interpret:
             triton.runtime.driver.active  # noqa: B018 - makes the driver, so that its launcher can be watched
         self.launches.install(triton)
+        self.autotuners = watch.autotuners()
         sys.path.insert(0, os.path.dirname(os.path.abspath(self.path)))
         sys.argv = [self.path]
         spec = importlib.util.spec_from_file_location(_MODULE, self.path)
@@ -98,7 +100,10 @@ class Worker:
             pairs, unset = list(zip(own.values(), (v for _, v in given), strict=True)), []
         with torch.no_grad():
             for target, value in pairs:
-                target.data = value.clone()
+                if target.dtype is value.dtype:
+                    target.copy_(value)  # in place, as an optimiser does: whoever keeps what was there shows
+                else:
+                    target.data = value.clone()
         return {"parameters": [n for n, _ in self.call.named_parameters()], "unset": unset}
 
     def _global_changes(self) -> dict[str, Any]:
@@ -117,10 +122,10 @@ class Worker:
             return channel.plain(torch, entry["value"]), None
         host = self._tensor(entry["tensor"])
         on = torch.device(entry["on"]) if entry.get("on") else self.device
-        value, around = self._placed(at, host, placement, on)
+        value, around = self._placed(at, host, placement, on, int(entry.get("skew", 0)))
         return (value.requires_grad_() if entry.get("grad") else value), around
 
-    def _placed(self, at: int, host: Any, placement: str, on: Any) -> tuple[Any, Any]:
+    def _placed(self, at: int, host: Any, placement: str, on: Any, skew: int) -> tuple[Any, Any]:
         if on.type == "meta":
             return host.to("meta"), None
         count, size = _storage_elements(host), host.dtype.itemsize
@@ -138,9 +143,9 @@ class Worker:
             watch.fill(around, placement.partition(":")[2])
             around[pad : pad + count].copy_(flat)
             return around.as_strided(host.shape, host.stride(), pad), around
-        fresh = torch.empty(count, dtype=host.dtype, device=on)
-        fresh.copy_(flat)
-        return fresh.as_strided(host.shape, host.stride()), None
+        fresh = torch.empty(count + skew, dtype=host.dtype, device=on)
+        fresh[skew:].copy_(flat)
+        return fresh.as_strided(host.shape, host.stride(), skew), None
 
     def _call(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """One call. See ``Candidate.call`` for the options."""
@@ -152,10 +157,14 @@ class Worker:
         late = request.get("late") and self.on_gpu
         if late:
             self._delay(arguments)
+        self.launches.simulate(request.get("order"), bool(request.get("checked")))
         seen = watch.Seen()
         self.launches.seen, self.launches.suppress = seen, bool(request.get("suppress"))
         poison = request.get("poison")
         want = list(request.get("upstream", ()))
+        away = next((t.device for _, t in tensors if t.device.type == "cuda" and t.device != self.device), None)
+        if away is not None and isinstance(self.call, torch.nn.Module):
+            self.call.to(away)
         start = time.perf_counter()
         try:
             if poison or request.get("observe"):
@@ -165,9 +174,11 @@ class Worker:
                 result, grads = self._run(arguments, tensors, want, request)
             if late:
                 result = [t.clone() if isinstance(t, torch.Tensor) else t for t in tree_flatten(result)[0]]
-            self._synchronize()
+            self._synchronize(away)
         finally:
             self.launches.seen, self.launches.suppress = None, False
+            if away is not None and isinstance(self.call, torch.nn.Module):
+                self.call.to(self.device)
         seconds = time.perf_counter() - start
         leaves = tree_flatten(result)[0]
         outputs = [t for t in leaves if isinstance(t, torch.Tensor)]
@@ -180,7 +191,8 @@ class Worker:
             "launches": seen.launches[:256],
             "count": len(seen.launches),
             "operations": [list(o) for o in seen.operations[:512]] if request.get("observe") else [],
-            "stream": self._stream(),
+            "stream": self._stream(away),
+            "nodes": self.nodes,
             "inputs": {str(k): watch.storage_of(t) for k, t in tensors},
             "seconds": seconds,
             **self._global_changes(),
@@ -191,21 +203,22 @@ class Worker:
 
     def _run(self, arguments: Sequence[Any], tensors: Any, want: Any, request: Mapping[str, Any]) -> Any:
         repeats = 2 if request.get("twice") else 1
+        self.nodes: list[str] = []
         with torch.set_grad_enabled(bool(want)):
             result = self.call(*arguments)
             if not want:
                 return result, []
-            outputs = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+            floating = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.is_floating_point()]
+            given = [(t, self._tensor(h).to(t)) for t, h in zip(floating, want, strict=False) if t.requires_grad]
+            outputs, upstream = [t for t, _ in given], [u for _, u in given]
+            self.nodes = watch.custom_nodes(outputs)
             leaves = [t for _, t in tensors if t.requires_grad]
             if isinstance(self.call, torch.nn.Module):
                 leaves += [p for p in self.call.parameters() if p.requires_grad]
-            upstream = [self._tensor(h).to(self.device) for h in want]
-            if not outputs:
+            if not outputs or not leaves:
                 return result, [[None] * len(leaves)]
             grads = [
-                torch.autograd.grad(
-                    outputs, leaves, upstream[: len(outputs)], retain_graph=k + 1 < repeats, allow_unused=True
-                )
+                torch.autograd.grad(outputs, leaves, upstream, retain_graph=k + 1 < repeats, allow_unused=True)
                 for k in range(repeats)
             ]
         return result, grads
@@ -253,27 +266,26 @@ class Worker:
         return {"outputs": [self._output(t, ()) for t in self.held.pop(str(request["name"]), [])]}
 
     def _tuners(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The candidate's autotuners; with ``pin`` each is left with its configuration of that number (modulo)."""
-        import gc
-
-        from triton.runtime.autotuner import Autotuner
-
-        if not self.autotuners:
-            found = [o for o in gc.get_objects() if isinstance(o, Autotuner)]
-            self.autotuners = [(tuner, list(tuner.configs)) for tuner in found]
+        """The candidate's autotuners; ``pin`` leaves each its configuration of that number (modulo), -1 the one that
+        it chose itself before it was pinned first."""
+        for tuner in self.autotuners[len(self.tuned) :]:
+            configs, best = list(tuner.configs), getattr(tuner, "best_config", None)
+            self.tuned.append((tuner, configs, next((k for k, c in enumerate(configs) if c is best), 0)))
         pin = request.get("pin")
-        for tuner, configs in self.autotuners:
-            tuner.configs = list(configs) if pin is None else [configs[int(pin) % len(configs)]]
+        for tuner, configs, best in self.tuned:
+            at = best if pin == -1 else int(pin or 0) % len(configs)
+            tuner.configs = list(configs) if pin is None else [configs[at]]
             tuner.cache.clear()
-        names = [(tuner.base_fn.__name__, [str(c) for c in configs]) for tuner, configs in self.autotuners]
-        return {"tuners": names}
+        return {"tuners": [(t.base_fn.__name__, [str(c) for c in configs]) for t, configs, _ in self.tuned]}
 
-    def _synchronize(self) -> None:
+    def _synchronize(self, away: Any = None) -> None:
         if self.on_gpu:
             torch.cuda.synchronize()
+            if away is not None:
+                torch.cuda.synchronize(away)
 
-    def _stream(self) -> int:
-        return int(torch.cuda.current_stream().cuda_stream) if self.on_gpu else 0
+    def _stream(self, away: Any) -> int:
+        return int(torch.cuda.current_stream(away).cuda_stream) if self.on_gpu else 0
 
 
 def _storage_elements(tensor: Any) -> int:
