@@ -72,7 +72,8 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What became of one call. ``grads`` holds one list a backward, in the order of arguments that require a gradient
-    and then of parameters, ``nodes`` names the custom autograd functions these went through; ``changed`` are arguments the call wrote to, ``borders`` those overrun."""
+    and then of parameters, ``nodes`` the custom autograd functions they went through; ``changed`` are arguments the
+    call wrote to, ``borders`` those overrun."""
 
     outputs: tuple[Output, ...] = ()
     grads: tuple[tuple[Output | None, ...], ...] = ()
@@ -291,8 +292,8 @@ class Candidate:
     ) -> Answer:
         """Call it once with CPU tensors, which it gets as private copies on its device.
 
-        ``upstream`` are gradients of the floating outputs: with them, gradients of arguments that require one and of all
-        parameters come back, ``twice`` from two backwards. ``placement``: ``fresh`` buffers, the ``same`` addresses
+        ``upstream`` are gradients of the floating outputs: with them, gradients of arguments that require one and of
+        all parameters come back, ``twice`` from two backwards. ``placement``: ``fresh`` buffers, the ``same`` addresses
         as the last time, or ``guarded:nan`` / ``guarded:finite`` with 4 KiB borders so filled. ``poison`` fills what
         an allocation leaves uninitialised (``nan``, ``finite``). ``observe`` records torch operations. ``suppress``
         leaves Triton launches out. ``late`` lets inputs arrive late on the current stream and reads outputs in its

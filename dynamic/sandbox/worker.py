@@ -41,6 +41,7 @@ class Worker:
         self.held: dict[str, list[Any]] = {}
         self.autotuners: list[Any] = []
         self.tuned: list[tuple[Any, list[Any], int]] = []
+        self.nodes: list[str] = []
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one request."""
@@ -203,7 +204,7 @@ class Worker:
 
     def _run(self, arguments: Sequence[Any], tensors: Any, want: Any, request: Mapping[str, Any]) -> Any:
         repeats = 2 if request.get("twice") else 1
-        self.nodes: list[str] = []
+        self.nodes = []
         with torch.set_grad_enabled(bool(want)):
             result = self.call(*arguments)
             if not want:
