@@ -6,6 +6,7 @@ whether the second lies inside the first. Samples, references and bounds are kep
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ import torch
 
 from kcontract.dynamic import oracle
 from kcontract.dynamic.accumulators import accumulators
+from kcontract.dynamic.gates.parameters import randomised
 from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Accumulation, Comparison, Expected, Policy
 from kcontract.dynamic.problems import infer
@@ -28,6 +30,9 @@ from kcontract.model import Basis, Contract, Report, Status, Verdict, Witness
 NATIVE = {"gpu": 1 << 28, "sim": 1 << 19, "interpreter": 1 << 18}
 #: Elements of the problem that gates work on by default.
 BUDGET = {"gpu": 1 << 20, "sim": 1 << 16, "interpreter": 1 << 14}
+
+#: The configuration an autotuner chose itself (``Candidate.tuners``).
+CHOSEN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +86,13 @@ class Bench:
         self.own = next((a.dtype for a in self.spec.arguments if a.role is Role.DATA), "float32")
         self.dtype = dtype or self.own
         self.spec = self.spec.with_dtype(self.dtype) if self.dtype != self.own else self.spec
+        self.plain = reference
         self.master = randomised(reference, seed) if isinstance(reference, torch.nn.Module) else reference
         self.accumulators: dict[str, tuple[str, ...]] = {}
         self.kernels = 1
         self.sight: Answer | None = None
+        self.tuners: list[tuple[str, list[str]]] = []
+        self.first: tuple[Sample, Answer] | None = None
         self.log: list[tuple[str, Answer]] = []
         self.reports: list[Report] = []
         self.notes: list[str] = []
@@ -174,7 +182,7 @@ class Bench:
 
     def _state(self, dtype: str) -> list[tuple[str, Any]]:
         module = self.reference(dtype)
-        if not isinstance(module, torch.nn.Module):
+        if not isinstance(module, torch.nn.Module) or self.master is self.plain:
             return []
         return [(n, t.detach().cpu()) for n, t in (*module.named_parameters(), *module.named_buffers())]
 
@@ -218,6 +226,14 @@ class Bench:
             return Found(self.said(gate, Status.UNDECIDED, f"wrong on ordinary inputs already: {self._gross}"))
         return None
 
+    def barred(self, gate: str) -> Found | None:
+        """The answer of a gate that only tells its own fault where the candidate is right on ordinary inputs."""
+        if found := self.hopeless(gate):
+            return found
+        if reason := self.ordinary().reason:
+            return Found(self.said(gate, Status.UNDECIDED, f"wrong on ordinary inputs already: {reason}"))
+        return None
+
     def _near(self, answer: Answer, right: Expected | str) -> bool:
         if isinstance(right, str) or unfit(answer) or len(answer.values) != len(right.outputs):
             return False
@@ -239,8 +255,13 @@ class Bench:
         """
         small = self.nominal()
         self.sight = self.answer(small, observe=True, poison="nan")
+        if self.candidate.unset and self.master is not self.plain:
+            self._as_initialised()
+            self.sight = self.answer(small, observe=True, poison="nan")
+        self.first = (small, self.sight)
         self.kernels = max(1, count_kernels(self.sight))
         self.learn(self.dtype)
+        self._choose()
         if self.pinned or dict(self.spec.dims) == dict(self.native) or not self.ordinary().reason:
             return
         moved = self.spec.with_dims(self.native)
@@ -251,6 +272,40 @@ class Bench:
             self.spec, self._ordinary, self._gross = moved, None, ""
             self.notes.append("right at its native sizes only: the other gates are judged there")
             self.sight = self.answer(sample, observe=True, poison="nan")
+
+    def _as_initialised(self) -> None:
+        """Where the candidate's parameters cannot be matched with the reference's: leave both as the seed drew them."""
+        self.notes.append(
+            f"its parameters are not named or shaped as the reference's ({', '.join(self.candidate.unset[:3])}); both "
+            f"keep their initial values"
+        )
+        self.master = self.plain
+        self._references.clear()
+        self._kept.clear()
+        self.candidate.forget()
+        self._loaded = ""
+
+    def _choose(self) -> None:
+        """Leave each autotuner one configuration for all gates but CFG-01: the one it chose, if that is right on
+        ordinary inputs, else the first that is. So no gate waits for tuning, nor fails for another configuration."""
+        self.tuners = self.candidate.tuners(CHOSEN) if self.sight is not None and self.sight.failure is None else []
+        if not self.tuners or not self.ordinary().reason:
+            return
+        for k in (*range(max(len(configs) for _, configs in self.tuners)), CHOSEN):
+            self.candidate.tuners(k)
+            self._ordinary, self._gross = None, ""
+            if not self.ordinary().reason:
+                return
+
+    @contextlib.contextmanager
+    def parameters(self, module: Any) -> Iterator[None]:
+        """Within it, reference and candidate have the parameters of ``module``."""
+        kept, self._loaded = self.reference(self.dtype), ""
+        self._references[self.dtype] = module
+        try:
+            yield
+        finally:
+            self._references[self.dtype], self._loaded = kept, ""
 
     def elements(self, spec: Spec) -> int:
         """Elements of all inputs."""
@@ -367,26 +422,6 @@ def active(operation: str) -> bool:
 def count_kernels(answer: Answer) -> int:
     """Device kernels of a call that compute: Triton launches and torch operations."""
     return len(answer.launches) + sum(active(name) for name, _, _ in answer.operations)
-
-
-def randomised(module: Any, seed: int) -> Any:
-    """A module with its parameters moved off identity, so that leaving one out shows.
-
-    A constant parameter (1 for a scale, 0 for a shift) becomes constant ± 0.25 … 0.75, any other is left as its
-    initialisation drew it; a running variance is drawn in [0.5, 1.5], a running mean around 0.
-    """
-    generator = torch.Generator().manual_seed(seed + 1)
-    module = copy.deepcopy(module)
-    with torch.no_grad():
-        for t in module.parameters():
-            if t.is_floating_point() and t.numel() and bool((t == t.reshape(-1)[0]).all()):
-                size = torch.rand(t.shape, generator=generator) / 2 + 0.25
-                t += (size * (torch.randint(0, 2, t.shape, generator=generator) * 2 - 1)).to(t)
-        for name, t in module.named_buffers():
-            if t.is_floating_point() and name.endswith(("running_mean", "running_var")):
-                drawn = torch.rand(t.shape, generator=generator)
-                t.copy_(drawn + 0.5 if name.endswith("var") else drawn - 0.5)
-    return module
 
 
 def takes(reference: Any) -> list[str]:
