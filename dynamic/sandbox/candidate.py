@@ -7,34 +7,22 @@ process. The process and all it started are killed on ``close``, and die with th
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from kcontract.dynamic.engines import devices, records
+from kcontract.dynamic.engines import devices
 from kcontract.dynamic.problems.problem import Entry
-from kcontract.dynamic.sandbox import channel
+from kcontract.dynamic.sandbox import channel, pool
 from kcontract.errors import UsageError
-
-_KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
-         "TMPDIR", "LANG", "CC", "CXX", "TRITON_PTXAS_PATH", "TRITON_DEFAULT_FP_FUSION", "VIRTUAL_ENV", "USER",
-         "TORCH_EXTENSIONS_DIR", "TRITON_KCONTRACT_SIM")  # fmt: skip
-
-
-#: CUDA errors after which a process can do nothing more on its device.
-_BROKEN = ("illegal memory access", "misaligned address", "unspecified launch failure", "device-side assert",
-           "illegal instruction", "illegal address", "hardware stack error")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +88,8 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """``call`` and ``load`` are seconds, ``memory`` bytes of all processes of the candidate, ``room`` bytes of all
-    tensors of one call in each direction, ``processes`` their number, ``output`` bytes it may print."""
+    tensors of one call in each direction, ``processes`` their number, ``output`` bytes it may print, ``disk`` bytes of
+    files in its folder (no file may be larger than the larger of ``disk`` and ``room``)."""
 
     load: float = 120.0
     call: float = 60.0
@@ -108,6 +97,7 @@ class Limits:
     room: int = 8 << 30
     processes: int = 64
     output: int = 64 << 20
+    disk: int = 4 << 30
 
 
 def engine_parts(name: str) -> tuple[str, str]:
@@ -116,6 +106,11 @@ def engine_parts(name: str) -> tuple[str, str]:
     if kind not in ("gpu", "sim", "interpreter") or (target and kind != "sim"):
         raise UsageError(f"--engine is {name!r}; write gpu, sim:sm_90 (or another target), or interpreter")
     return kind, devices.device(target).target.name if target else "sm_90"
+
+
+#: CUDA errors after which a process can do nothing more on its device.
+_BROKEN = ("illegal memory access", "misaligned address", "unspecified launch failure", "device-side assert",
+           "illegal instruction", "illegal address", "hardware stack error")  # fmt: skip
 
 
 class Candidate:
@@ -132,9 +127,12 @@ class Candidate:
         self.unset: tuple[str, ...] = ()
         self.folder = tempfile.TemporaryDirectory(prefix="kcontract-")
         self.pinned: int | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self.isolation: tuple[str, ...] = ()
+        self.flooded = False
+        self._process: pool.Process | None = None
         self._link: socket.socket | None = None
         self._loaded = False
+        self._asked = 0
         self.printed = bytearray()
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -155,102 +153,92 @@ class Candidate:
         self._kill()
         self.folder.cleanup()
 
+    def forget(self) -> None:
+        """End the process; the next call starts one whose parameters are as its own initialisation draws them."""
+        self._kill()
+        self.state = []
+
     def start(self) -> None:
         """Start the process, unless it runs. Raises ``Closed`` or ``TimeoutError`` where it does not come up."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._process.running():
             return
         self._kill()
         ours, theirs = socket.socketpair()
         self._inputs = channel.Arena(os.memfd_create("inputs"), self.limits.room)
         self._outputs = channel.Arena(os.memfd_create("outputs"), self.limits.room)
         readonly = os.open(f"/proc/self/fd/{self._inputs.handle}", os.O_RDONLY)
+        reading, writing = os.pipe()
+        self.cache.mkdir(exist_ok=True)
+        (Path(self.folder.name) / "tmp").mkdir(exist_ok=True)
         settings = {
-            "socket": theirs.fileno(),
-            "inputs": readonly,
-            "outputs": self._outputs.handle,
             "room": self.limits.room,
             "device": "cuda:0" if self.kind == "gpu" else "cpu",
             "gpu": self.kind == "gpu",
+            "folder": self.folder.name,
+            "limits": asdict(self.limits),
         }
-        self.cache.mkdir(exist_ok=True)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "kcontract.dynamic.sandbox.worker", json.dumps(settings)],
-            pass_fds=(theirs.fileno(), readonly, self._outputs.handle),
-            env=self._environment(),
-            cwd=self.folder.name,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        theirs.close()
-        os.close(readonly)
-        threading.Thread(target=self._drain, args=(self._process,), daemon=True).start()
+        try:
+            warm = pool.zygote(self.kind, self.target)
+            self._process = warm.spawn(settings, theirs.fileno(), readonly, self._outputs.handle, writing)
+        finally:
+            theirs.close()
+            for handle in (readonly, writing):
+                os.close(handle)
+            if self._process is None:
+                ours.close()
+                for handle in (reading, self._inputs.handle, self._outputs.handle):
+                    os.close(handle)
+        threading.Thread(target=self._drain, args=(reading, self._process), daemon=True).start()
         self._link, self._loaded = ours, False
-        ours.settimeout(self.limits.load)
-        channel.receive(ours)
+        self.isolation = tuple(channel.receive(ours, self.limits.load)["isolation"])
 
-    def _environment(self) -> dict[str, str]:
-        import kcontract
-
-        package = Path(kcontract.__file__).parent
-        site = Path(__file__).parents[1] / "engines" / "site"
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment |= {
-            "PYTHONPATH": os.pathsep.join([str(site), str(package.parent)]),
-            "TRITON_CACHE_DIR": str(self.cache),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONUNBUFFERED": "1",
-        }
-        if self.kind != "gpu":
-            settings = records.Settings(
-                engine="simulator.process" if self.kind == "sim" else "interpreter",
-                target=self.target,
-                records=str(Path(self.folder.name) / "events.jsonl"),
-                cache=str(self.cache),
-                package=str(package),
-            )
-            environment |= settings.environment() | {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": ""}
-        if self.kind == "interpreter":
-            environment["TRITON_INTERPRET"] = "1"
-        return environment
-
-    def _drain(self, process: subprocess.Popen[bytes]) -> None:
+    def _drain(self, pipe: int, process: pool.Process) -> None:
         """Keep the last 64 KiB of what the candidate prints; kill it when it prints without end."""
         total = 0
-        assert process.stdout is not None
-        while part := process.stdout.read1(1 << 16):  # type: ignore[attr-defined]
-            total += len(part)
-            self.printed = (self.printed + part)[-(1 << 16) :]
-            if total > self.limits.output:
-                self._kill_group(process)
+        with open(pipe, "rb", buffering=0) as file:
+            while part := file.read(1 << 16):
+                total += len(part)
+                self.printed = (self.printed + part)[-(1 << 16) :]
+                if total > self.limits.output and not self.flooded:
+                    self.flooded = True
+                    process.kill()
 
-    def _kill_group(self, process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-    def _kill(self) -> None:
+    def _kill(self) -> pool.Ending | None:
+        ending = None
         if self._process is not None:
-            self._kill_group(self._process)
-            self._process.wait()
+            self._process.kill()
+            ending = self._process.wait(20)
             for arena in (self._inputs, self._outputs):
                 os.close(arena.handle)
         if self._link is not None:
             self._link.close()
         self._process = self._link = None
         self._loaded = False
+        return ending
 
     # -- requests -----------------------------------------------------------------------------------------------------
 
     def load(self, state: Sequence[tuple[str, Any]] = ()) -> Failure | None:
-        """Load the candidate with these parameters and buffers (name, CPU tensor); None, or why it cannot be."""
+        """Load the candidate with these parameters and buffers (name, CPU tensor); None, or why it cannot be.
+
+        ``unset`` then names those that it has no place of the same name or shape for.
+        """
         self.state = list(state)
-        again = {"op": "state", "state": self._states()} if self._loaded else None
-        reply = self._ask(again, self.limits.load) if again else self._load()
+        reply = self._state() if self._loaded else self._load()
         return reply if isinstance(reply, Failure) else None
 
-    def _states(self) -> list[dict[str, Any]]:
-        return [{"name": name, **self._pack(value)} for name, value in self.state]
+    def _state(self) -> dict[str, Any] | Failure:
+        """Give it the parameters and buffers, once it is loaded."""
+        self._inputs.clear()
+        try:
+            states = [{"name": name, **self._pack(value)} for name, value in self.state]
+        except channel.Garbled as error:
+            return Failure("too large", str(error), "load")
+        reply = self._ask({"op": "state", "state": states}, self.limits.load)
+        if not isinstance(reply, Failure):
+            self.parameters = tuple(str(n) for n in reply["parameters"])
+            self.unset = tuple(str(n) for n in reply["unset"])
+        return reply
 
     def _load(self) -> dict[str, Any] | Failure:
         request = {
@@ -264,12 +252,14 @@ class Candidate:
         try:
             self.start()
         except (channel.Closed, channel.Garbled, TimeoutError):
+            self._kill()
             return Failure("died", f"its process did not start: {self._last_line()}", "start")
-        reply = self._ask({**request, "state": self._states()}, self.limits.load)
+        reply = self._ask(request, self.limits.load)
+        if not isinstance(reply, Failure):
+            self.loaded_with = (tuple(reply["flags"]), tuple(reply["functions"]), tuple(reply["deeds"]))
+            reply = self._state()
         if not isinstance(reply, Failure):
             self._loaded = True
-            self.parameters, self.unset = tuple(reply["parameters"]), tuple(reply["unset"])
-            self.loaded_with = (tuple(reply["flags"]), tuple(reply["functions"]), tuple(reply["deeds"]))
             if self.pinned is not None:
                 self._ask({"op": "tuners", "pin": self.pinned}, self.limits.load)
         return reply
@@ -355,10 +345,12 @@ class Candidate:
         assert self._link is not None or self._process is None
         if self._link is None:
             return Failure("died", "its process has ended", stage)
-        self._link.settimeout(seconds)
+        self._asked += 1
         try:
-            channel.send(self._link, request)
-            reply = channel.receive(self._link)
+            channel.send(self._link, {**request, "number": self._asked}, seconds)
+            reply = channel.receive(self._link, seconds)
+            if reply.get("number") != self._asked:
+                raise channel.Garbled("an answer to another request")
         except TimeoutError:
             self._kill()
             return Failure("hung", f"no result after {seconds:g} s", stage)
@@ -378,15 +370,15 @@ class Candidate:
 
     def _died(self, stage: str) -> Failure:
         assert self._process is not None
-        try:
-            status = self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            status = -signal.SIGKILL
+        ending = self._process.wait(10)
         said = self._last_line()
         self._kill()
-        how = (
-            f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended itself with exit status {status}"
-        )
+        if self.flooded:
+            return Failure("died", f"it printed more than {self.limits.output} bytes and was ended", stage)
+        if ending.reason:
+            return Failure("died", f"{ending.reason} and was ended", stage)
+        status = -signal.SIGKILL if ending.status is None else ending.status
+        how = f"was killed by {_signal(-status)}" if status < 0 else f"ended itself with exit status {status}"
         return Failure("died", f"its process {how}" + (f": {said}" if said else ""), stage)
 
     def _last_line(self) -> str:
@@ -427,6 +419,13 @@ class Candidate:
             held=bool(header["held"]),
             requires_grad=bool(header["requires_grad"]),
         )
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @contextlib.contextmanager

@@ -9,9 +9,11 @@ kills its reader. Standard library only at import; torch is passed in.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,22 +37,27 @@ class Closed(KContractError):
     """The other side has gone."""
 
 
-def send(channel: socket.socket, message: Mapping[str, Any]) -> None:
-    """Send one frame. Raises ``Closed`` where nobody listens."""
+def send(channel: socket.socket, message: Mapping[str, Any], seconds: float | None = None) -> None:
+    """Send one frame. Raises ``Closed`` where nobody listens, ``TimeoutError`` past ``seconds``."""
     data = json.dumps(message).encode()
+    channel.settimeout(seconds)
     try:
         channel.sendall(struct.pack(">I", len(data)) + data)
+    except TimeoutError:
+        raise
     except OSError:
         raise Closed("the other side has closed the channel") from None
 
 
-def receive(channel: socket.socket) -> dict[str, Any]:
-    """The next frame. Raises ``Closed`` at the end, ``Garbled`` for what is none, ``TimeoutError`` past the limit."""
-    (size,) = struct.unpack(">I", _exactly(channel, 4))
+def receive(channel: socket.socket, seconds: float | None = None) -> dict[str, Any]:
+    """The next frame, whole within ``seconds``. Raises ``Closed`` at the end, ``Garbled`` for what is none,
+    ``TimeoutError`` past the limit."""
+    until = None if seconds is None else time.monotonic() + seconds
+    (size,) = struct.unpack(">I", _exactly(channel, 4, until))
     if size > LONGEST:
         raise Garbled(f"a frame of {size} bytes; at most {LONGEST} are taken")
     try:
-        message = json.loads(_exactly(channel, size))
+        message = json.loads(_exactly(channel, size, until))
     except (ValueError, RecursionError):
         raise Garbled("a frame that is not JSON") from None
     if not isinstance(message, dict):
@@ -58,9 +65,13 @@ def receive(channel: socket.socket) -> dict[str, Any]:
     return message
 
 
-def _exactly(channel: socket.socket, count: int) -> bytes:
+def _exactly(channel: socket.socket, count: int, until: float | None) -> bytes:
     parts = bytearray()
     while len(parts) < count:
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError
+        channel.settimeout(left)
         try:
             part = channel.recv(min(count - len(parts), 1 << 20))
         except TimeoutError:
@@ -144,7 +155,7 @@ def unpack(torch: Any, header: Mapping[str, Any], arena: Arena) -> Any:
     extent = _extent(shape, stride)
     if extent == 0:
         return torch.empty(shape, dtype=dtype)
-    if type(at) is not int or at < 0 or extent > arena.room:
+    if type(at) is not int or at < 0 or max(extent, math.prod(shape)) * dtype.itemsize > arena.room:
         raise Garbled("a tensor outside the file")
     data = arena.read(at, extent * dtype.itemsize)
     return torch.frombuffer(data, dtype=torch.uint8).view(dtype).as_strided(shape, stride)

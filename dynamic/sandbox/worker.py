@@ -1,25 +1,26 @@
 """The candidate's process: loads its file, calls it as told, and hands back raw bytes with what was seen.
 
-Started by ``candidate.Candidate`` as ``python -m kcontract.dynamic.sandbox.worker SETTINGS``. It judges nothing.
+Forked by ``keeper``, which has imported all this; confined before the candidate's file is read. It judges nothing.
 Everything that could be told about the checker from in here (a gate's name, a tolerance, a reference) is not here.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import socket
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten
 
-from kcontract.dynamic.sandbox import channel, watch
+from kcontract.dynamic.sandbox import channel, confine, watch
 
 _MODULE = "candidate"
 
@@ -35,6 +36,7 @@ class Worker:
         self.path = ""
         self.call: Any = None
         self.launches = watch.Launches()
+        self.launches.install(importlib.import_module("triton"))
         self.flags, self.functions = watch.flags(), watch.functions()
         self.deeds = watch.audit(lambda: self.path)
         self.slots: dict[int, Any] = {}
@@ -65,15 +67,6 @@ class Worker:
 
     def _load(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self.path = str(request["path"])
-        import triton
-
-        if not self.on_gpu:
-            from kcontract.dynamic.engines import shim
-
-            shim.zero_fill = False
-        if not triton.knobs.runtime.interpret:
-            triton.runtime.driver.active  # noqa: B018 - makes the driver, so that its launcher can be watched
-        self.launches.install(triton)
         self.autotuners = watch.autotuners()
         sys.path.insert(0, os.path.dirname(os.path.abspath(self.path)))
         sys.argv = [self.path]
@@ -87,7 +80,7 @@ class Worker:
         if request["kind"] == "module":
             found = found(*channel.plain(torch, request["init"])).to(self.device)
         self.call = found
-        return {"ok": True, **self._state(request), **self._global_changes()}
+        return {"ok": True, **self._global_changes()}
 
     def _state(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Set parameters and buffers: by name, else in order where all shapes agree. ``unset`` are names left alone."""
@@ -311,18 +304,40 @@ def _overrun(around: Any, placement: str) -> bool:
     return _differs(around[:pad], fresh) or _differs(around[-pad:], fresh)
 
 
+def prepare(settings: Mapping[str, Any]) -> list[str]:
+    """Bring up the device and the engine, turn to the candidate's own folders, and confine the process."""
+    import triton
+
+    if settings["gpu"]:
+        torch.cuda.init()
+        torch.empty(1, device="cuda").fill_(0)
+    else:
+        from kcontract.dynamic.engines import shim
+
+        shim.zero_fill = False
+    if not triton.knobs.runtime.interpret:
+        active = triton.runtime.driver.active
+        _ = active.utils  # on a GPU it is compiled, into the cache that all workers share
+        if hasattr(active, "log"):
+            cache, records = (os.path.join(settings["folder"], n) for n in ("cache", "events.jsonl"))
+            active.log.settings = replace(active.log.settings, cache=cache, records=records)
+    folders = {"TRITON_CACHE_DIR": "cache", "TMPDIR": "tmp", "HOME": "", "CUDA_CACHE_PATH": "tmp"}
+    os.environ |= {name: os.path.join(settings["folder"], inner) for name, inner in folders.items()}
+    tempfile.tempdir = None
+    extensions = os.environ.get("TORCH_EXTENSIONS_DIR")
+    writable = [settings["folder"], *([extensions] if extensions and os.path.isdir(extensions) else [])]
+    return confine.apply(writable, max(settings["limits"]["disk"], settings["room"]))
+
+
 def main(settings: Mapping[str, Any]) -> None:
     """Serve requests until the grader closes the channel."""
     link = socket.socket(fileno=int(settings["socket"]))
+    isolation = prepare(settings)
     worker = Worker(settings)
-    channel.send(link, {"ready": True, "torch": torch.__version__})
+    channel.send(link, {"isolation": isolation, "torch": torch.__version__})
     while True:
         try:
             request = channel.receive(link)
         except channel.Closed:
             os._exit(0)
-        channel.send(link, worker.answer(request))
-
-
-if __name__ == "__main__":
-    main(json.loads(sys.argv[1]))
+        channel.send(link, {"number": request["number"], **worker.answer(request)})
