@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 from kcontract.dynamic.oracle.dtypes import FORMATS, Format, Tensor
 from kcontract.dynamic.oracle.fallback import decomposition, pointwise_by_sampling, stochastic
@@ -169,7 +168,9 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         self.calls[what.base] += 1
         targets = [kwargs.pop(name) for name in what.out_names]
         cast = self._double(kwargs)
-        args, kwargs = tree_map(_as_double, args), tree_map(_as_double, kwargs)
+        args = tuple(map(_as_double, args))
+        if kwargs:
+            kwargs = {name: _as_double(value) for name, value in kwargs.items()}
         if what.functional is not func and not targets:
             targets = [args[0]]
         y = what.functional(*args, **kwargs)
@@ -253,6 +254,8 @@ def _as_double(value: Any) -> Any:
         return value.double() if value.is_floating_point() and value.dtype is not torch.float64 else value
     if isinstance(value, float) and abs(value) == LIMIT64:
         return LIMIT32 if value > 0 else -LIMIT32
+    if type(value) is list or type(value) is tuple:
+        return type(value)(map(_as_double, value))
     return value
 
 

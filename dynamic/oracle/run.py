@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
+from kcontract.dynamic.oracle.attention import piecewise
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
 from kcontract.dynamic.oracle.mode import BoundMode, Choice, Source
 from kcontract.dynamic.oracle.model import Accumulation
@@ -59,14 +60,22 @@ class Expected:
 
 
 @contextlib.contextmanager
-def _reference_settings(seed: int) -> Iterator[None]:
-    """float64 by default, attention as plain products, no fused inference path, a fixed seed; all restored."""
+def _reference_settings(seed: int, devices: Sequence[int]) -> Iterator[None]:
+    """float64 by default, attention as plain products, no fused inference path, a fixed seed on the CPU and the CUDA
+    ``devices`` in use; all restored."""
     default, fast = torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled()
     torch.set_default_dtype(torch.float64)
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with (
+            torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+            piecewise(),
+            torch.random.fork_rng(devices),
+        ):
+            # torch.manual_seed would queue a seeding call, with its stack, for a CUDA that is never started
+            torch.default_generator.manual_seed(seed)
+            for device in devices:
+                torch.cuda.default_generators[device].manual_seed(seed)
             yield
     finally:
         torch.set_default_dtype(default)
@@ -124,7 +133,8 @@ def run(
     wanted = {f"input {k}": t for k, t in enumerate(leaves) if t.requires_grad}
     if module is not None:
         wanted |= {name: p for name, p in module.named_parameters() if p.requires_grad}
-    with _reference_settings(seed), torch.set_grad_enabled(bool(grads)):
+    devices = sorted({t.device.index for t in leaves if t.device.type == "cuda"})
+    with _reference_settings(seed, devices), torch.set_grad_enabled(bool(grads)):
         mode = BoundMode(model, bool(model.u_factor) or any(t.dtype.itemsize <= 2 for t in floating))
         if flush_inputs:
             for t in leaves:
@@ -178,11 +188,12 @@ def _bounded(mode: BoundMode, name: str, t: Tensor, dtype: DType) -> Bounded:
     t = t.detach()
     und = err.und if err.und is not None else torch.zeros((), dtype=torch.bool, device=t.device).expand(t.shape)
     nothing = torch.zeros((), dtype=torch.float64, device=t.device).expand(t.shape)
-    total = err.total()
-    if not t.is_floating_point() or total is None:
+    if not t.is_floating_point() or (err.c is None and err.i is None):
         return Bounded(name, t, nothing, und, dtype if t.is_floating_point() else t.dtype, choice)
-    bound = total * (mode.lam * (2 if mode.model.twice else 1))
+    factor = mode.lam * (2 if mode.model.twice else 1)
+    single = err.c if err.i is None else err.i if err.c is None else None
+    bound = single * factor if single is not None else (err.c + err.i).mul_(factor)
     if not bool(torch.isfinite(bound.sum())):
         und = und | (~torch.isfinite(bound) & torch.isfinite(t))
-        bound = bound.nan_to_num(0.0, 0.0)
+        bound = bound.nan_to_num_(0.0, 0.0)
     return Bounded(name, t, bound, und, dtype, choice)

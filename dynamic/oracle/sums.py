@@ -53,7 +53,7 @@ def structured(rows: NDArray[np.float64], n: int, u: float, largest: float) -> b
         return False
     if len(np.unique(size)) < min(DISTINCT, size.size // 3):
         return True
-    if np.quantile(size, 0.25) < 4 * u * largest:
+    if np.count_nonzero(size < 4 * u * largest) > size.size / 4:
         return True
     mean, deviation = rows.mean(axis=1), rows.std(axis=1)
     if bool((deviation < 2 * n * u * np.abs(mean)).any()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -38,6 +38,8 @@ class Err(NamedTuple):
 
 
 EXACT = Err()
+SLACK = 1 << 20
+"""Bytes of tables that may be written before the dead are looked for."""
 
 
 def plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -63,6 +65,9 @@ class _Entry:
     weak: StorageWeakRef
     parts: list[Tensor | None]
     adopted: list[bool]
+    shape: Any = None
+    strides: Any = None
+    err: Err = EXACT
 
 
 class Tables:
@@ -70,7 +75,8 @@ class Tables:
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry] = {}
-        self._sweep_at = 256
+        self._bytes = 0
+        self._sweep_at, self._sweep_bytes = 256, SLACK
 
     def get(self, t: Tensor) -> Err:
         """The errors of ``t``, shaped like it; an expanded tensor's independent part counts as systematic."""
@@ -79,6 +85,8 @@ class Tables:
             return EXACT
         shape, strides, offset = t.shape, t.stride(), t.storage_offset()
         entry.adopted = [True] * 3  # what is handed out may be kept by others
+        if offset == 0 and shape == entry.shape and strides == entry.strides:
+            return entry.err
         c, i, und = (None if p is None else p.as_strided(shape, strides, offset) for p in entry.parts)
         err = Err(c, i, und)
         if i is not None and any(s == 0 and n > 1 for s, n in zip(strides, shape, strict=True)):
@@ -94,14 +102,20 @@ class Tables:
         if entry is None:
             if err.exact:
                 return
-            if len(self._entries) >= self._sweep_at:
+            if len(self._entries) >= self._sweep_at or self._bytes >= self._sweep_bytes:
                 self._sweep()
             entry = self._entries[key] = _Entry(StorageWeakRef(storage), [None, None, None], [False] * 3)
-        count = storage.nbytes() // t.element_size()
+        size = storage.nbytes()
+        self._bytes += size * sum(p is not None for p in err)
+        count = size // t.element_size()
         whole = t.numel() == count
+        if whole and all(p is None or _same_layout(p, t) for p in err):
+            entry.shape, entry.strides, entry.err = t.shape, t.stride(), err
+        else:
+            entry.shape, entry.err = None, EXACT
         for at, new in enumerate(err):
             old = entry.parts[at]
-            if whole and new is not None and new.shape == t.shape and new.stride() == t.stride() and _dense(new):
+            if whole and new is not None and _same_layout(new, t):
                 entry.parts[at], entry.adopted[at] = new.as_strided((count,), (1,), 0), True
             elif whole and new is None:
                 entry.parts[at] = None
@@ -121,9 +135,17 @@ class Tables:
                     place.copy_(new)
 
     def _sweep(self) -> None:
+        """Drop the tables of dead storages: once a quarter more bytes were written than were alive."""
         self._entries = {k: e for k, e in self._entries.items() if not e.weak.expired()}
+        self._bytes = sum(p.nbytes for e in self._entries.values() for p in e.parts if p is not None)
         self._sweep_at = max(256, 2 * len(self._entries))
+        self._sweep_bytes = self._bytes + max(SLACK, self._bytes // 4)
 
 
-def _dense(t: Tensor) -> bool:
-    return bool(t.storage_offset() == 0 and t.untyped_storage().nbytes() == t.numel() * t.element_size())
+def _same_layout(p: Tensor, t: Tensor) -> bool:
+    return bool(
+        p.shape == t.shape
+        and p.stride() == t.stride()
+        and p.storage_offset() == 0
+        and p.untyped_storage().nbytes() == p.numel() * p.element_size()
+    )

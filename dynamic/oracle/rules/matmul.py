@@ -74,16 +74,21 @@ def product(
             i = torch.mul(y, y).mul_(s2) if i is None else i.addcmul_(y, y, value=s2)
         i = None if i is None else i.clamp_(min=0.0).sqrt_()
         if ea.c is not None:
-            c = _signed(ea.c, a, lambda p: _narrow(mul, p, b))
+            c = _signed(c, ea.c, a, _narrow(mul, b, 1))
         if eb.c is not None:
-            c = plus(c, _signed(eb.c, b, lambda p: _narrow(mul, a, p)))
+            c = _signed(c, eb.c, b, _narrow(mul, a, 0))
         if extra:
-            c = plus(c, _narrow(mul, a.abs().mul_(extra), b.abs()))
+            c = _add(c, _narrow(mul, b.abs(), 1)(a.abs().mul_(extra)))
         for part in shared:
-            c = plus(c, part)
+            if part is not None:
+                c = plus(c, part) if c is None or c.shape != y.shape else c.add_(part)
         if ctx.matrix_units and n > MMA_DEPTH:
-            c = plus(c, y.abs().mul_(2 * model.u * n / MMA_DEPTH / ctx.lam))
-    i = ctx.tiny(y, i)
+            cut = 2 * model.u * n / MMA_DEPTH / ctx.lam
+            c = y.abs().mul_(cut) if c is None else torch.add(c, y.abs(), alpha=cut, out=c if c.shape == y.shape else None)
+    if c is not None and i is None:
+        c = c.add_(model.eta) if c.shape == y.shape else c + model.eta
+    else:
+        i = ctx.tiny(y, i)
     und = None
     if ea.und is not None:
         und = mul(ea.und.double(), torch.ones_like(b)) > 0.5
@@ -125,10 +130,11 @@ def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb
 
 def _squared(mul: Product, p: Tensor, root: Tensor) -> Tensor:
     """mul(p, root²) in float32 where neither leaves its range, else in float64."""
-    small = (p.float(), torch.mul(root, root, out=torch.empty(root.shape, dtype=torch.float32, device=root.device)))
-    if all(torch.count_nonzero(s) == torch.count_nonzero(t) for s, t in zip(small, (p, root), strict=True)):
-        found = mul(*small)
+    narrow, square = p.float(), torch.mul(root, root, out=root.new_empty(root.shape, dtype=torch.float32))
+    if torch.count_nonzero(narrow) == torch.count_nonzero(p) and torch.count_nonzero(square) == torch.count_nonzero(root):
+        found = mul(narrow, square)
         if bool(torch.isfinite(found.sum())):
+            del narrow, square
             return found.double()
     return mul(p, root * root)
 
@@ -140,30 +146,42 @@ def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
     return start
 
 
-def _signed(c: Tensor, value: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
-    """|c·| + |(c·sgn value)·|: one product where no value is negative."""
-    one = apply(c).abs_()
-    return one if float(value.min()) >= 0.0 else one.add_(apply(torch.copysign(c, value)).abs_())
+def _add(total: Tensor | None, fresh: Tensor) -> Tensor:
+    """total + fresh in place; both are the rule's own."""
+    return fresh if total is None else total.add_(fresh)
 
 
-def _narrow(mul: Product, p: Tensor, q: Tensor) -> Tensor:
-    """mul(p, q) in float32 after scaling both to at most 1; in float64 where the range of either is too wide."""
-    tops = []
-    for t in (p, q):
-        low, high = torch.aminmax(t)
-        top = max(-float(low), float(high))
-        if not 0.0 < top < float("inf"):
-            return mul(p, q)
-        if float(low) < NARROW * top:
-            size = t.abs()
-            if bool(((size < NARROW * top) & (size > 0)).any()):
-                return mul(p, q)
-        tops.append(top)
-    small = [
-        torch.mul(t, 1 / top, out=torch.empty(t.shape, dtype=torch.float32, device=t.device))
-        for t, top in zip((p, q), tops, strict=True)
-    ]
-    return mul(*small).double().mul_(tops[0] * tops[1])
+def _signed(total: Tensor | None, c: Tensor, value: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
+    """total + |c·| + |(c·sgn value)·|: one product where no value is negative."""
+    total = _add(total, apply(c).abs_())
+    return total if float(value.min()) >= 0.0 else total.add_(apply(torch.copysign(c, value)).abs_())
+
+
+def _narrow(mul: Product, fixed: Tensor, at: int) -> Callable[[Tensor], Tensor]:
+    """The product with ``fixed`` as its argument ``at``, in float32 after scaling both to at most 1; in float64 where
+    the range of either is too wide."""
+    fixed_top, small = _scaled_down(fixed)
+
+    def apply(p: Tensor) -> Tensor:
+        top, other = _scaled_down(p) if small is not None else (0.0, None)
+        if small is None or other is None:
+            return mul(fixed, p) if at == 0 else mul(p, fixed)
+        return (mul(small, other) if at == 0 else mul(other, small)).double().mul_(top * fixed_top)
+
+    return apply
+
+
+def _scaled_down(t: Tensor) -> tuple[float, Tensor | None]:
+    """Its largest size, and t over it in float32; None where that loses small values, or nothing is there."""
+    low, high = torch.aminmax(t)
+    least, top = float(low), max(-float(low), float(high))
+    if not 0.0 < top < float("inf"):
+        return top, None
+    if least < NARROW * top:
+        size = t.abs()
+        if bool(((size < NARROW * top) & (size > 0)).any()):
+            return top, None
+    return top, torch.mul(t, 1 / top, out=t.new_empty(t.shape, dtype=torch.float32))
 
 
 def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
@@ -182,7 +200,7 @@ def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
     top = float(np.abs(left).max() * np.abs(right).max())
     wide = np.abs(left[:m]) * np.abs(right[:m])
     wide = wide[wide > 0]
-    return bool(wide.size >= 8 and np.quantile(wide, 0.25) < 4 * u * max(largest, top))
+    return bool(wide.size >= 8 and np.count_nonzero(wide < 4 * u * max(largest, top)) > wide.size / 4)
 
 
 def _repeats(values: Any) -> bool:
