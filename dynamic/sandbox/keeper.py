@@ -4,7 +4,8 @@
 kcontract.dynamic.sandbox.keeper SETTINGS``) imports what is slow to import, never touches CUDA, and forks a warden for
 each request. The warden adopts orphans of its candidate (it is their subreaper), so a double fork or a new session
 does not lose it a process; it watches memory, processes and disk, and when the grader's end of its lifeline closes, by
-whatever death, it stops and kills them all. Should a warden be killed, its orphans come to the zygote, which kills them.
+whatever death, it stops and kills them all. Should a warden be killed, its orphans fall to the zygote, which kills
+them.
 """
 
 from __future__ import annotations
