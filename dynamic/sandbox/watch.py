@@ -146,8 +146,12 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]
 
 
 def fill(tensor: Any, poison: str) -> None:
-    """Fill with a pattern: ``nan`` (for integers their largest value), or ``finite`` (-2.5; for integers -3 or 1)."""
+    """Fill with a pattern: ``nan`` (for integers their largest value), ``finite`` (-2.5; for integers -3 or 1), or
+    ``zero``, which is what memory holds that nobody has used before."""
     if tensor.numel() == 0:
+        return
+    if poison == "zero":
+        tensor.zero_()
         return
     if tensor.is_floating_point() or tensor.is_complex():
         tensor.fill_(float("nan") if poison == "nan" else -2.5)
