@@ -164,6 +164,15 @@ class Bench:
         except Exception:
             return None
 
+    def eager(self, sample: Sample, dtype: str | None = None) -> list[Any] | None:
+        """What the reference gives when it is run as it is; None where it cannot be run so."""
+        inputs = [v.detach().clone().to(self.device) if isinstance(v, torch.Tensor) else v for v in sample.inputs]
+        try:
+            with torch.no_grad():
+                return oracle.outputs_of(self.reference(dtype or self.dtype)(*inputs))
+        except Exception:
+            return None
+
     # -- the candidate ------------------------------------------------------------------------------------------------
 
     def answer(self, sample: Sample, *, dtype: str | None = None, **options: Any) -> Answer:
@@ -175,8 +184,9 @@ class Bench:
                 return Answer(failure=failure)
             self._loaded = dtype
         answer = self.candidate.call(sample.inputs, **options)
-        if out_of_bounds(answer) and "placement" not in options:  # MEM-01 tells; here its consequences are judged
-            answer = self.candidate.call(sample.inputs, **options, placement="guarded:finite")
+        if out_of_bounds(answer) and not options.get("placement", "").startswith("guarded"):
+            # MEM-01 tells; here its consequences are judged
+            answer = self.candidate.call(sample.inputs, **{**options, "placement": "guarded:finite"})
         self.log.append((f"{sample.gate} {sample.label}", answer))
         return answer
 
@@ -212,8 +222,7 @@ class Bench:
             sample = self.nominal()
             self._ordinary = self.attempt(sample)
             if self._ordinary.reason:
-                right = self.expected(sample)
-                self._gross = "" if self._near(self.answer(sample), right) else self._ordinary.reason
+                self._gross = "" if self.near(sample) else self._ordinary.reason
         return self._ordinary
 
     def hopeless(self, gate: str) -> Found | None:
@@ -234,7 +243,10 @@ class Bench:
             return Found(self.said(gate, Status.UNDECIDED, f"wrong on ordinary inputs already: {reason}"))
         return None
 
-    def _near(self, answer: Answer, right: Expected | str) -> bool:
+    def near(self, sample: Sample, dtype: str | None = None) -> bool:
+        """Whether the candidate takes a sample and is roughly right on it (rtol = atol = 1e-2)."""
+        answer, right = self.answer(sample, dtype=dtype), self.expected(sample, dtype=dtype)
+        self.learn(dtype or self.dtype)
         if isinstance(right, str) or unfit(answer) or len(answer.values) != len(right.outputs):
             return False
         return all(
@@ -272,6 +284,7 @@ class Bench:
             self.spec, self._ordinary, self._gross = moved, None, ""
             self.notes.append("right at its native sizes only: the other gates are judged there")
             self.sight = self.answer(sample, observe=True, poison="nan")
+            self._choose()
 
     def _as_initialised(self) -> None:
         """Where the candidate's parameters cannot be matched with the reference's: leave both as the seed drew them."""
@@ -317,8 +330,8 @@ class Bench:
         """Judge samples until one fails: FAIL with a witness, PASS, or NOT_APPLICABLE where none could be judged."""
         return self.verdict(gate, (self.attempt(sample, **options) for sample in samples))
 
-    def verdict(self, gate: str, trials: Iterable[Trial]) -> Found:
-        """The verdict of trials, up to the first that fails."""
+    def verdict(self, gate: str, trials: Iterable[Trial], fine: str = "right") -> Found:
+        """The verdict of trials, up to the first that fails. ``fine`` is what PASS says of the inputs."""
         tried, left, why = 0, 0, ""
         for trial in trials:
             self.progress(f"{gate} {trial.sample.label}")
@@ -333,7 +346,7 @@ class Bench:
         if not tried:
             reason = f"the reference takes none of its {left} inputs: {why}" if left else "there is nothing to try here"
             return Found(self.said(gate, Status.NOT_APPLICABLE, reason))
-        return Found(self.said(gate, Status.PASS, f"right on {tried} inputs{rest}"), tried=tried)
+        return Found(self.said(gate, Status.PASS, f"{fine} on {tried} inputs{rest}"), tried=tried)
 
     def said(self, gate: str, status: Status, reason: str) -> Verdict:
         """An observed verdict of this engine."""

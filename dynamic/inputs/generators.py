@@ -162,6 +162,69 @@ def constant_rows(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
 
 
 @_kind
+def nearly_constant(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """256 throughout but for one 255 a row: the variance is far below the mean square's rounding error."""
+    values = torch.full(shape, 256.0, dtype=torch.float64)
+    if values.dim() and values.numel():
+        at = torch.randint(0, shape[-1], (*shape[:-1], 1), generator=generator)
+        values.scatter_(-1, at, 255.0)
+    return values
+
+
+@_kind
+def mirrored(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """x in the first half of the axis, −x and a little in the second: halves summed apart cancel at the end."""
+    values = normal_draw(shape, generator) / 64
+    half = (shape[-1] if shape else 1) // 2
+    if half:
+        first = normal_draw((*shape[:-1], half), generator).to(dtype).double()
+        values[..., :half] = first
+        values[..., half : 2 * half] -= first
+    return values
+
+
+@_kind
+def repeated(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """The same normal values in both halves of the axis: what ``mirrored`` is to be multiplied with."""
+    values = normal_draw(shape, generator)
+    half = (shape[-1] if shape else 1) // 2
+    if half:
+        values[..., half : 2 * half] = values[..., :half].clone()
+    return values
+
+
+@_kind
+def decay(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Nothing above 0: sizes of 10^5 … 10^7 (10² … 10⁴ in float16) in half of the places, below 1e-3 in the others.
+    Differences of prefix sums lose every digit."""
+    low = 2.0 if torch.finfo(dtype).max < 1e6 else 5.0
+    uniform_draw = torch.rand((3, *shape), generator=generator, dtype=torch.float64)
+    return -torch.where(uniform_draw[0] < 0.5, 10 ** (low + 2 * uniform_draw[1]), uniform_draw[2] * 1e-3)
+
+
+@_kind
+def exponents(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Powers of two of these lie in the subnormal range of the dtype."""
+    info = torch.finfo(dtype)
+    top = torch.tensor(info.smallest_normal, dtype=torch.float64).log2()
+    bits = -torch.tensor(info.eps, dtype=torch.float64).log2()
+    return top - bits * torch.rand(shape, generator=generator, dtype=torch.float64)
+
+
+@_kind
+def logarithms(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Exponentials of these lie in the subnormal range of the dtype."""
+    return exponents(shape, dtype, generator) * 0.6931471805599453
+
+
+@_kind
+def roots(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
+    """Products of two of these lie in the subnormal range of the dtype, both signs."""
+    size = torch.exp2(exponents(shape, dtype, generator) / 2)
+    return size * (torch.randint(0, 2, shape, generator=generator) * 2 - 1)
+
+
+@_kind
 def zeros(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
     """All zero."""
     return torch.zeros(shape, dtype=torch.float64)
@@ -195,12 +258,14 @@ def kinds() -> tuple[str, ...]:
 
 
 def draw(kind: str, shape: tuple[int, ...], dtype: Any, seed: int, axis: int = -1) -> Tensor:
-    """A tensor of that kind in ``dtype``; ``axis`` is the one a kernel sums over. Raises ``InputError`` for an
-    unknown kind."""
+    """A tensor of that kind in ``dtype``; ``axis`` is the one a kernel sums over. 8-bit types saturate. Raises
+    ``InputError`` for an unknown kind."""
     if kind not in _KINDS:
         raise InputError(f"no kind of input {kind!r}; the kinds are {', '.join(_KINDS)}")
     generator = torch.Generator().manual_seed(seed)
-    if not shape or axis % len(shape) == len(shape) - 1:
-        return _KINDS[kind](shape, dtype, generator).to(dtype)
-    moved = [s for k, s in enumerate(shape) if k != axis % len(shape)] + [shape[axis]]
-    return _KINDS[kind](tuple(moved), dtype, generator).movedim(-1, axis).to(dtype).contiguous()
+    along = axis % len(shape) if shape else 0
+    moved = (*(s for k, s in enumerate(shape) if k != along), *shape[along : along + 1])
+    values = _KINDS[kind](moved, dtype, generator)
+    if dtype.itemsize == 1:
+        values = values.clamp(-torch.finfo(dtype).max, torch.finfo(dtype).max)
+    return values.to(dtype) if along >= len(shape) - 1 else values.movedim(-1, axis).to(dtype).contiguous()

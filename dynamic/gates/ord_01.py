@@ -1,0 +1,36 @@
+"""ORD-01: what reductions round away stays within the derived bound, on the inputs that are hard for rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kcontract.dynamic.gates.bench import Bench, Found
+from kcontract.dynamic.inputs import Sample
+from kcontract.model import Status
+
+GATE = "ORD-01"
+
+#: No term is negligible; all of one sign; sums near 0; few terms; a mean far above the deviations (one-pass variance);
+#: a dropped eps; a variance below the rounding error of a mean square.
+KINDS = ("signs", "uniform", "shifted", "sparse", "large_mean", "tiny_scale", "nearly_constant")
+THOROUGH = (*KINDS, "normal", "constant_rows", "wide", "steep", "peaked")
+
+
+def check(bench: Bench) -> Found:
+    """Each kind of input within the bound; the order of summation is ORD-03's."""
+    return bench.hopeless(GATE) or sums_nothing(bench, GATE) or bench.over(GATE, draws(bench))
+
+
+def draws(bench: Bench) -> Iterator[Sample]:
+    """The gate's inputs."""
+    for seed in range(4 if bench.thorough else 1):
+        for kind in THOROUGH if bench.thorough else KINDS:
+            yield bench.nominal(f"{kind} {seed}" if seed else kind, seed, kind, GATE)
+
+
+def sums_nothing(bench: Bench, gate: str) -> Found | None:
+    """NOT_APPLICABLE for a reference without a sum of two terms or more."""
+    right = bench.expected(bench.nominal())
+    if isinstance(right, str) or right.longest > 1:
+        return None
+    return Found(bench.said(gate, Status.NOT_APPLICABLE, "the reference sums nothing"))
