@@ -1,27 +1,73 @@
-"""CMP-01: right values, on random and adversarial inputs, all outputs, every argument varied."""
+"""CMP-01: right values, on random and adversarial inputs, all outputs, every argument and parameter varied.
+
+All but the native inputs lie at the addresses of those before them, so that whoever keeps results by address shows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
-from kcontract.dynamic.gates.bench import NATIVE, Bench, Found, Trial, samples
+from kcontract.dynamic.gates.bench import NATIVE, Bench, Found, Trial, samples, with_inputs
+from kcontract.dynamic.gates.parameters import redrawn
 from kcontract.dynamic.inputs import Role, Sample
+from kcontract.model import Status
 
 GATE = "CMP-01"
 
 
 def check(bench: Bench) -> Found:
-    """The native inputs first, then draws, extremes and single-argument changes at the working sizes."""
-    return bench.verdict(GATE, _trials(bench))
+    """The native inputs first, then draws, extremes and single changes at the working sizes.
+
+    UNDECIDED where the hardware refuses the kernel: that is RES-02's to tell.
+    """
+    found = bench.verdict(GATE, _trials(bench))
+    if found.witness is not None and str(found.witness.found).startswith("OutOfResources"):
+        return Found(bench.said(GATE, Status.UNDECIDED, f"it does not run, see RES-02: {found.witness.found}"))
+    return found
 
 
 def _trials(bench: Bench) -> Iterator[Trial]:
     if bench.elements(bench.spec.with_dims(bench.native)) <= NATIVE[bench.candidate.kind]:
         yield bench.attempt(native(bench))
-    for sample in samples(GATE, bench):
-        yield bench.attempt(sample)
+    plain, *others = samples(GATE, bench)
+    yield _in_place(bench, plain)
+    yield bench.attempt(plain)
+    for sample in (*_touched(bench, plain), *others):
+        yield _in_place(bench, sample)
+    module = bench.reference(bench.dtype)
+    if bench.master is not bench.plain and any(True for _ in module.parameters()):
+        sample = replace(plain, label=f"{plain.label}, parameters change")
+        with bench.parameters(redrawn(module)):
+            trial = bench.attempt(sample)
+        yield _said(trial, "after its parameters were changed in place, ")
+
+
+def _in_place(bench: Bench, sample: Sample) -> Trial:
+    """The sample at the addresses of the one before; where it fails there and not in fresh memory, that is said."""
+    trial = bench.attempt(sample, placement="same")
+    if trial.judged and trial.reason and not bench.attempt(sample).reason:
+        return _said(trial, "where they replace other data at the same address (it is right in fresh memory), ")
+    return trial
+
+
+def _said(trial: Trial, circumstance: str) -> Trial:
+    return replace(trial, reason=circumstance + trial.reason) if trial.judged and trial.reason else trial
+
+
+def _touched(bench: Bench, plain: Sample) -> Iterator[Sample]:
+    """For each data argument the same inputs, but one element of it moved by 8: a fingerprint of a few others, or of
+    the address, misses that."""
+    generator = torch.Generator().manual_seed(bench.seed)
+    for at, a in enumerate(bench.spec.arguments):
+        value = plain.inputs[at]
+        if a.role is Role.DATA and value.numel():
+            moved = value.detach().clone()
+            flat = moved.view(-1)
+            flat[int(torch.randint(0, flat.numel(), (), generator=generator))] += 8
+            yield with_inputs(plain, at, moved.requires_grad_(value.requires_grad), f"one element of {a.name} changes")
 
 
 def native(bench: Bench) -> Sample:

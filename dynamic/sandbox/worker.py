@@ -6,6 +6,8 @@ Everything that could be told about the checker from in here (a gate's name, a t
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import importlib.util
 import os
 import socket
@@ -13,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -156,23 +158,16 @@ class Worker:
         self.launches.seen, self.launches.suppress = seen, bool(request.get("suppress"))
         poison = request.get("poison")
         want = list(request.get("upstream", ()))
-        away = next((t.device for _, t in tensors if t.device.type == "cuda" and t.device != self.device), None)
-        if away is not None and isinstance(self.call, torch.nn.Module):
-            self.call.to(away)
+        away = next((t.device for _, t in tensors if t.device != self.device), None) if self.on_gpu else None
         start = time.perf_counter()
         try:
-            if poison or request.get("observe"):
-                with watch.Operations(seen, poison):
-                    result, grads = self._run(arguments, tensors, want, request)
-            else:
+            with self._moved(tensors), self._watched(seen, poison, bool(request.get("observe"))):
                 result, grads = self._run(arguments, tensors, want, request)
             if late:
                 result = [t.clone() if isinstance(t, torch.Tensor) else t for t in tree_flatten(result)[0]]
             self._synchronize(away)
         finally:
             self.launches.seen, self.launches.suppress = None, False
-            if away is not None and isinstance(self.call, torch.nn.Module):
-                self.call.to(self.device)
         seconds = time.perf_counter() - start
         leaves = tree_flatten(result)[0]
         outputs = [t for t in leaves if isinstance(t, torch.Tensor)]
@@ -194,6 +189,33 @@ class Worker:
         if request.get("hold"):
             self.held[str(request["hold"])] = outputs
         return answer
+
+    def _watched(self, seen: watch.Seen, poison: str | None, observe: bool) -> contextlib.AbstractContextManager[Any]:
+        return watch.Operations(seen, poison) if poison or observe else contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def _moved(self, tensors: Sequence[tuple[int, Any]]) -> Iterator[None]:
+        """Within it, a module's parameters are where the inputs are: on another GPU, or (a copy of them) on meta."""
+        kept, where = self.call, next((t.device for _, t in tensors), self.device)
+        if (
+            not isinstance(kept, torch.nn.Module)
+            or where.type not in ("cuda", "meta")
+            or where == self.device
+            or (where.type == "cuda" and not self.on_gpu)
+        ):
+            yield
+        elif where.type == "meta":
+            self.call = copy.deepcopy(kept).to("meta")
+            try:
+                yield
+            finally:
+                self.call = kept
+        else:
+            kept.to(where)
+            try:
+                yield
+            finally:
+                kept.to(self.device)
 
     def _run(self, arguments: Sequence[Any], tensors: Any, want: Any, request: Mapping[str, Any]) -> Any:
         repeats = 2 if request.get("twice") else 1
@@ -275,11 +297,12 @@ class Worker:
     def _synchronize(self, away: Any = None) -> None:
         if self.on_gpu:
             torch.cuda.synchronize()
-            if away is not None:
+            if away is not None and away.type == "cuda":
                 torch.cuda.synchronize(away)
 
     def _stream(self, away: Any) -> int:
-        return int(torch.cuda.current_stream(away).cuda_stream) if self.on_gpu else 0
+        where = away if away is not None and away.type == "cuda" else None
+        return int(torch.cuda.current_stream(where).cuda_stream) if self.on_gpu else 0
 
 
 def _storage_elements(tensor: Any) -> int:

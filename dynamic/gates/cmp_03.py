@@ -1,0 +1,79 @@
+"""CMP-03: right at other sizes and layouts than its own. "Refuses" and "wrong" are two answers, both a FAIL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from kcontract.dynamic.gates.bench import BUDGET, Bench, Found, Trial, with_inputs
+from kcontract.dynamic.inputs import Role, Sample, boundary_sizes, build, strided_views
+
+GATE = "CMP-03"
+#: Powers of two that are taken for tile sizes when a launch is given them.
+_TILES = range(16, 2049)
+#: Most tile sizes to straddle besides the usual 128.
+_MOST_TILES = 2
+
+
+def check(bench: Bench) -> Found:
+    """Each size in turn at 1, 3, 7, 127, 129, a tile ± 1 and its own + 1, the first also at 0; then each data argument
+    transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged."""
+    return bench.barred(GATE) or bench.verdict(GATE, (_trial(bench, s) for s in (*_sizes(bench), *_layouts(bench))))
+
+
+def _trial(bench: Bench, sample: Sample) -> Trial:
+    right = bench.expected(sample)
+    if isinstance(right, str):
+        return Trial(sample, right, judged=False)
+    answer = bench.answer(sample)
+    trial = bench.judge(sample, answer, right)
+    if not trial.reason:
+        return trial
+    refused = answer.failure is not None and answer.failure.kind == "raised" and answer.failure.exception != "Fault"
+    said = f"refuses {sample.label} ({trial.reason})" if refused else f"wrong at {sample.label}: {trial.reason}"
+    return replace(trial, reason=said)
+
+
+def _sizes(bench: Bench) -> Iterator[Sample]:
+    for label, dims in _dims(bench):
+        moved = bench.spec.with_dims(dims)
+        if bench.elements(moved) <= 4 * BUDGET[bench.candidate.kind] and _admitted(bench, dims):
+            yield Sample(GATE, label, bench.seed, build(moved, bench.seed), moved.dims)
+
+
+def _dims(bench: Bench) -> Iterator[tuple[str, dict[str, int]]]:
+    dims, tiles = bench.spec.dims, _tiles(bench)
+    for order, (name, nominal) in enumerate(dims.items()):
+        sizes = {3, nominal + 1, *([0] if order == 0 else [])}
+        for tile in (bench.spec.block, *tiles):
+            sizes |= set(boundary_sizes(nominal, tile, thorough=bench.thorough))
+        for size in sorted(sizes - {nominal}):
+            yield f"{name} = {size}", {**dims, name: size}
+    if any(size != 1 for size in dims.values()):
+        yield "all 1", dict.fromkeys(dims, 1)
+
+
+def _tiles(bench: Bench) -> list[int]:
+    """Powers of two that the candidate's launches are given, the largest first."""
+    launches = bench.sight.launches if bench.sight is not None else ()
+    given = {v for launch in launches for v in launch["numbers"].values() if type(v) is int}
+    tiles = [v for v in given if v in _TILES and v & (v - 1) == 0 and v != bench.spec.block]
+    return sorted(tiles, reverse=True)[:_MOST_TILES]
+
+
+def _admitted(bench: Bench, dims: Mapping[str, int]) -> bool:
+    """Whether the contract admits these sizes."""
+    ranges, divisible = bench.contract.ranges, bench.contract.divisible
+    return all(
+        ranges.get(name, (size, size))[0] <= size <= ranges.get(name, (size, size))[1]
+        and size % divisible.get(name, 1) == 0
+        for name, size in dims.items()
+    )
+
+
+def _layouts(bench: Bench) -> Iterator[Sample]:
+    base = bench.nominal(gate=GATE)
+    for at, a in enumerate(bench.spec.arguments):
+        if a.role is Role.DATA:
+            for label, view in strided_views(base.inputs[at].detach()):
+                yield with_inputs(base, at, view, f"{a.name} {label}")
