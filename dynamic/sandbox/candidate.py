@@ -28,7 +28,8 @@ from kcontract.errors import UsageError
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why there is no result. ``kind``: ``raised`` (the candidate raised an exception), ``died``, ``hung``,
-    ``garbled`` (its process said nonsense) or ``too large``; ``stage``: ``load``, ``call`` or ``start``."""
+    ``garbled`` (its process said nonsense) or ``too large``; ``stage``: ``load``, ``call``, ``start``
+    or ``backward`` (of a custom autograd function)."""
 
     kind: str
     message: str
@@ -71,6 +72,11 @@ class Answer:
     borders: tuple[int, ...] = ()
     launches: tuple[Mapping[str, Any], ...] = ()
     operations: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    sizes: tuple[int, ...] = ()
+    casts: tuple[tuple[str, str, int], ...] = ()
+    twins: tuple[tuple[int, int], ...] = ()
+    kernels: tuple[str, ...] = ()
+    own: tuple[int, ...] = ()
     flags: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     deeds: tuple[str, ...] = ()
@@ -279,6 +285,7 @@ class Candidate:
         on: str | None = None,
         order: int | None = None,
         checked: bool = False,
+        kernels: bool = False,
     ) -> Answer:
         """Call it once with CPU tensors, which it gets as private copies on its device.
 
@@ -288,7 +295,8 @@ class Candidate:
         an allocation leaves uninitialised (``nan``, ``finite``). ``observe`` records torch operations. ``suppress``
         leaves Triton launches out. ``late`` lets inputs arrive late on the current stream and reads outputs in its
         order. ``hold`` keeps the outputs alive for ``again``. ``on`` puts tensors on another device. For the
-        simulator: ``order`` seeds the order of atomics, ``checked`` turns its diagnoses on.
+        simulator: ``order`` seeds the order of atomics, ``checked`` turns its diagnoses on. ``kernels``
+        names the kernels that ran on a GPU, whoever launched them.
         """
         if not self._loaded:
             loaded = self._load()
@@ -304,7 +312,7 @@ class Candidate:
         except channel.Garbled as error:
             return Answer(failure=Failure("too large", str(error), "call"))
         request |= {"placement": placement, "poison": poison, "observe": observe, "suppress": suppress}
-        request |= {"order": order, "checked": checked}
+        request |= {"order": order, "checked": checked, "kernels": kernels}
         reply = self._ask({**request, "twice": twice, "late": late, "hold": hold}, self.limits.call)
         if isinstance(reply, Failure):
             return Answer(failure=reply)
@@ -365,7 +373,7 @@ class Candidate:
             if broken:
                 self._kill()  # a CUDA context that met such an error answers every later call with it
             kind = "died" if broken else "raised"
-            return Failure(kind, str(e["message"]), stage, str(e["type"]), str(e["place"]))
+            return Failure(kind, str(e["message"]), str(e["stage"]), str(e["type"]), str(e["place"]))
         return reply
 
     def _died(self, stage: str) -> Failure:
@@ -394,6 +402,11 @@ class Candidate:
             borders=tuple(int(k) for k in reply["borders"]),
             launches=tuple(reply["launches"]),
             operations=tuple((str(n), tuple(r), tuple(m)) for n, r, m in reply["operations"]),
+            sizes=tuple(int(n) for n in reply["sizes"]),
+            casts=tuple((str(a), str(b), int(at)) for a, b, at in reply["casts"]),
+            twins=tuple((int(at), int(k)) for at, k in reply["twins"]),
+            kernels=tuple(str(n) for n in reply["kernels"]),
+            own=tuple(int(at) for at in reply["own"]),
             flags=tuple(reply["flags"]),
             functions=tuple(reply["functions"]),
             deeds=tuple(reply["deeds"]),

@@ -6,8 +6,10 @@ value is right is judged elsewhere, from bytes. Imported by the worker before th
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,9 +18,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
+from kcontract.dynamic.sandbox import channel
+
 #: Operations that allocate memory and leave it as it is.
 _EMPTY = ("aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided",
           "aten::empty_permuted", "aten::resize_")  # fmt: skip
+
+
+#: Results of operations that are kept until the call's end.
+_REMEMBERED = 32
 
 
 def storage_of(tensor: Any) -> int:
@@ -32,10 +40,26 @@ def storage_of(tensor: Any) -> int:
 @dataclass(slots=True)
 class Seen:
     """The record of one call. ``launches`` are Triton launches in order, ``operations`` aten operations with the
-    storages they read and made."""
+    storages they read and made (any allocation is ``aten::empty``), ``sizes`` the elements each made, ``casts`` changes
+    of a floating dtype (from, to, storage read); ``made`` are the last floating results themselves, by operation."""
 
     launches: list[dict[str, Any]] = field(default_factory=list)
     operations: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    casts: list[tuple[str, str, int]] = field(default_factory=list)
+    made: dict[int, Any] = field(default_factory=dict)
+
+    def twins(self, outputs: Sequence[Any]) -> list[tuple[int, int]]:
+        """(operation, output) where an operation made, in a storage of its own, the very values of an output."""
+        found = []
+        for k, out in enumerate(outputs):
+            if type(out) is not torch.Tensor or out.numel() < 2 or out.device.type == "meta":
+                continue
+            for at, made in self.made.items():
+                alike = made.shape == out.shape and made.dtype == out.dtype and made.device == out.device
+                if alike and storage_of(made) != storage_of(out) and torch.equal(made, out):
+                    found.append((at, k))
+        return found
 
 
 class Launches:
@@ -63,6 +87,7 @@ class Launches:
                     "key": key,
                     "grid": [int(g) for g in grid],
                     "stream": int(stream),
+                    "after": len(self.seen.operations),
                     "main_thread": threading.current_thread() is threading.main_thread(),
                     "pointers": pointers,
                     "numbers": numbers,
@@ -135,13 +160,23 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         name = function.name().split(".")[0]
+        record, results = self.record, [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
+        makes = tuple(storage_of(t) for t in results)
         if name in _EMPTY:
-            if self.poison and isinstance(result, torch.Tensor) and name != "aten::resize_":
+            if self.poison and results and name != "aten::resize_":
                 fill(result, self.poison)
+            record.operations.append(("aten::empty", (), makes))
         else:
-            reads = tuple(storage_of(t) for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor))
-            makes = tuple(storage_of(t) for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor))
-            self.record.operations.append((name, reads, makes))
+            given = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor)]
+            record.operations.append((name, tuple(storage_of(t) for t in given), makes))
+            if name == "aten::_to_copy" and given[0].is_floating_point() and given[0].dtype != result.dtype:
+                names = [str(t.dtype).removeprefix("torch.") for t in (given[0], result)]
+                record.casts.append((names[0], names[1], storage_of(given[0])))
+            if results and results[0].is_floating_point():
+                record.made[len(record.operations) - 1] = results[0].detach()
+                while len(record.made) > _REMEMBERED:
+                    del record.made[next(iter(record.made))]
+        record.sizes.append(sum(t.numel() for t in results))
         return result
 
 
@@ -191,18 +226,29 @@ def custom_nodes(outputs: Sequence[Any]) -> list[str]:
     return sorted(names)
 
 
-_WATCHED: dict[str, tuple[Any, tuple[str, ...]]] = {
+_TORCH = {
     "torch": (torch, ("allclose", "equal", "isclose", "manual_seed", "empty", "empty_like", "matmul")),
     "torch.testing": (torch.testing, ("assert_close",)),
     "torch.Tensor": (torch.Tensor, ("cpu", "to", "numpy", "__eq__", "data_ptr", "allclose", "equal")),
     "torch.cuda": (torch.cuda, ("synchronize", "Event", "current_stream", "Stream")),
-    "time": (__import__("time"), ("time", "perf_counter", "perf_counter_ns", "monotonic", "sleep")),
+    "torch.cuda.Event": (torch.cuda.Event, ("record", "elapsed_time", "synchronize")),
+    "torch.autograd": (torch.autograd, ("grad",)),
+    "time": (time, ("time", "perf_counter", "perf_counter_ns", "monotonic", "sleep")),
+    "os": (os, ("pwrite", "preadv")),
+    "the checker's channel": (channel, ("send", "receive", "pack", "unpack")),
+    "the checker's record": (TorchDispatchMode, ("__enter__", "__exit__")),
 }
 
 
 def functions() -> dict[str, object]:
     """Functions that a checker relies on, by name, as they are now."""
-    return {f"{o}.{n}": getattr(where, n, None) for o, (where, names) in _WATCHED.items() for n in names}
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    watched = {**_TORCH, "triton.JITFunction": (JITFunction, ("run",)), "triton.Autotuner": (Autotuner, ("run",))}
+    watched["the checker's operations"] = (Operations, ("__torch_dispatch__",))
+    watched["the checker's launches"] = (Launches, ("note", "__setattr__"))
+    return {f"{owner}.{n}": getattr(where, n, None) for owner, (where, names) in watched.items() for n in names}
 
 
 def flags() -> dict[str, str]:
@@ -228,27 +274,87 @@ def _flushes() -> bool:
     return bool((torch.tensor([1e-40]) * 1.0 == 0).item())
 
 
-#: Events of ``sys.addaudithook`` that no kernel needs, told when the candidate's own file causes them.
-_AUDITED = ("open", "os.system", "subprocess.Popen", "os.fork", "os.exec", "socket.connect", "sys._getframe",
-            "ctypes.dlopen", "os.kill", "gc.get_objects", "gc.get_referrers", "sys.settrace", "sys.setprofile",
-            "pty.spawn", "os.posix_spawn", "shutil.rmtree", "os.remove", "os.rename")  # fmt: skip
+#: Audit events that no kernel needs, and what the candidate did.
+_DEEDS = {
+    "sys._getframe": "walks the stack of its caller", "sys._current_frames": "walks the stack of its caller",
+    "sys.settrace": "traces its caller", "sys.setprofile": "traces its caller",
+    "gc.get_objects": "searches all live objects", "gc.get_referrers": "searches all live objects",
+    "gc.get_referents": "searches all live objects", "sys.addaudithook": "adds an audit hook",
+    "socket.connect": "opens a network connection", "socket.bind": "opens a network connection",
+    "socket.getaddrinfo": "opens a network connection", "socket.__new__": "opens a socket", "os.kill": "sends a signal",
+    "_thread.start_new_thread": "starts a thread", "_thread.start_joinable_thread": "starts a thread",
+}  # fmt: skip
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_STANDARD = os.path.dirname(os.__file__)
+#: Of the standard library, modules that walk the stack for their caller (others do it for themselves).
+_WALKERS = tuple(os.path.join(_STANDARD, name) for name in ("inspect.py", "traceback.py"))
 
 
 def audit(own: Callable[[], str]) -> list[str]:
-    """Start the audit; the list fills with what the candidate's own file (``own()``) does. It cannot be stopped."""
+    """Start the audit; the list fills with what the candidate's own file (``own()``) does. It cannot be stopped.
+
+    An event is the candidate's where its file, or the standard library called from it, causes it: Triton and torch
+    open files and look at frames for their own reasons.
+    """
     told: list[str] = []
+    getframe = sys._getframe
+
+    def mine(frame: Any, through: Callable[[str], bool]) -> bool:
+        while frame is not None and through(frame.f_code.co_filename):
+            frame = frame.f_back
+        return frame is not None and frame.f_code.co_filename == own()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event not in _AUDITED or len(told) > 64:
+        if event not in _DEEDS and event not in ("open", "import"):
             return
-        path = own()
-        frame = sys._getframe(1) if event != "sys._getframe" else (args[0] if args else None)
-        if path and frame is not None and frame.f_code.co_filename == path:
-            what = str(args[0])[:200] if args and event != "sys._getframe" else ""
-            told.append(f"{event} {what}".strip())
+        if len(told) >= 64 or not own():
+            return
+        if event in _DEEDS:
+            if mine(getframe(1), _walker if event.startswith("sys._") else _standard):
+                told.append(_DEEDS[event])
+        elif event == "import":
+            if str(args[0]).startswith("kcontract.dynamic") and mine(getframe(1), _importing):
+                told.append(f"imports {args[0]}, which is the checker")
+        elif isinstance(args[0], (str, bytes)) and mine(getframe(1), _standard):
+            path = os.path.realpath(os.fsdecode(args[0]))
+            if path.startswith(_CHECKER):
+                told.append(f"opens {os.path.basename(path)}, a file of the checker")
+            elif path.startswith("/proc/") and path.split("/")[2] != str(os.getpid()) and path.split("/")[2].isdigit():
+                told.append("looks into another process")
+            elif "site-packages" in path and isinstance(args[2], int) and args[2] & _WRITING:
+                told.append(f"writes to {os.path.basename(path)}, a file of an installed package")
 
     sys.addaudithook(hook)
+    _watch_environment(lambda: mine(getframe(2), _standard), told)
     return told
+
+
+_CHECKER = (os.path.realpath(os.path.dirname(os.path.dirname(__file__))) + os.sep,)
+
+
+def _standard(file: str) -> bool:
+    return file.startswith(_STANDARD) and "site-packages" not in file
+
+
+def _walker(file: str) -> bool:
+    return file in _WALKERS
+
+
+def _importing(file: str) -> bool:
+    return file.startswith("<frozen importlib") or _standard(file)
+
+
+def _watch_environment(mine: Callable[[], bool], told: list[str]) -> None:
+    """Tell when the candidate asks the environment whether a checker or a test is running."""
+    environment: Any = type(os.environ)
+
+    class Environment(environment):  # type: ignore[misc]
+        def __getitem__(self, name: str) -> str:
+            if str(name).startswith(("TRITON_KCONTRACT", "KCONTRACT", "PYTEST_")) and mine():
+                told.append(f"looks for {name} in the environment")
+            return super().__getitem__(name)  # type: ignore[no-any-return]
+
+    os.environ.__class__ = Environment
 
 
 def changes(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[str]:

@@ -50,6 +50,7 @@ class Worker:
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Carry out one request."""
         self.outputs.clear()
+        self.nodes = []
         stage = str(request["op"])
         try:
             return {"load": self._load, "state": self._state, "call": self._call, "again": self._again,
@@ -57,7 +58,7 @@ class Worker:
         except (channel.Garbled, channel.Closed):
             raise
         except BaseException as error:
-            return {"error": self._failure(error, stage)}
+            return {"error": self._failure(error, "backward" if self.nodes else stage)}
 
     def _failure(self, error: BaseException, stage: str) -> dict[str, str]:
         """Type, first telling line, place in the candidate's own file, and what was being done."""
@@ -159,6 +160,7 @@ class Worker:
         poison = request.get("poison")
         want = list(request.get("upstream", ()))
         away = next((t.device for _, t in tensors if t.device != self.device), None) if self.on_gpu else None
+        profiler = self._profiler() if request.get("kernels") else None
         start = time.perf_counter()
         try:
             with self._moved(tensors), self._watched(seen, poison, bool(request.get("observe"))):
@@ -167,6 +169,7 @@ class Worker:
                 result = [t.clone() if isinstance(t, torch.Tensor) else t for t in tree_flatten(result)[0]]
             self._synchronize(away)
         finally:
+            names = _kernels(profiler)
             self.launches.seen, self.launches.suppress = None, False
         seconds = time.perf_counter() - start
         leaves = tree_flatten(result)[0]
@@ -180,6 +183,11 @@ class Worker:
             "launches": seen.launches[:256],
             "count": len(seen.launches),
             "operations": [list(o) for o in seen.operations[:512]] if request.get("observe") else [],
+            "sizes": seen.sizes[:512],
+            "casts": seen.casts[:512],
+            "twins": seen.twins(outputs),
+            "kernels": names,
+            "own": [watch.storage_of(t) for t in self._parameters()],
             "stream": self._stream(away),
             "nodes": self.nodes,
             "inputs": {str(k): watch.storage_of(t) for k, t in tensors},
@@ -219,7 +227,6 @@ class Worker:
 
     def _run(self, arguments: Sequence[Any], tensors: Any, want: Any, request: Mapping[str, Any]) -> Any:
         repeats = 2 if request.get("twice") else 1
-        self.nodes = []
         with torch.set_grad_enabled(bool(want)):
             result = self.call(*arguments)
             if not want:
@@ -229,15 +236,28 @@ class Worker:
             outputs, upstream = [t for t, _ in given], [u for _, u in given]
             self.nodes = watch.custom_nodes(outputs)
             leaves = [t for _, t in tensors if t.requires_grad]
-            if isinstance(self.call, torch.nn.Module):
-                leaves += [p for p in self.call.parameters() if p.requires_grad]
-            if not outputs or not leaves:
-                return result, [[None] * len(leaves)]
-            grads = [
-                torch.autograd.grad(outputs, leaves, upstream, retain_graph=k + 1 < repeats, allow_unused=True)
-                for k in range(repeats)
-            ]
+            own = list(self.call.parameters()) if isinstance(self.call, torch.nn.Module) else []
+            asked = leaves + [p for p in own if p.requires_grad]
+            if not outputs or not asked:
+                return result, [[None] * (len(leaves) + len(own))]
+            grads = []
+            for k in range(repeats):
+                more = k + 1 < repeats
+                got = iter(torch.autograd.grad(outputs, asked, upstream, retain_graph=more, allow_unused=True))
+                grads.append([next(got) if t.requires_grad else None for t in (*leaves, *own)])
         return result, grads
+
+    def _parameters(self) -> list[Any]:
+        own = self.call
+        return [*own.parameters(), *own.buffers()] if isinstance(own, torch.nn.Module) else []
+
+    def _profiler(self) -> Any:
+        """A running profiler of device kernels, where there is a device."""
+        if not self.on_gpu:
+            return None
+        profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+        profiler.start()
+        return profiler
 
     def _delay(self, arguments: Sequence[Any]) -> None:
         """Let the inputs arrive late on the current stream, so that work on another stream meets NaN."""
@@ -305,6 +325,14 @@ class Worker:
         return int(torch.cuda.current_stream(where).cuda_stream) if self.on_gpu else 0
 
 
+def _kernels(profiler: Any) -> list[str]:
+    """Names of the device kernels that ran, each once."""
+    if profiler is None:
+        return []
+    profiler.stop()
+    return sorted({e.name[:200] for e in profiler.events() if e.device_type is torch.profiler.DeviceType.CUDA})[:256]
+
+
 def _storage_elements(tensor: Any) -> int:
     return 0 if 0 in tensor.shape else 1 + sum((s - 1) * t for s, t in zip(tensor.shape, tensor.stride(), strict=True))
 
@@ -345,6 +373,7 @@ def prepare(settings: Mapping[str, Any]) -> list[str]:
             cache, records = (os.path.join(settings["folder"], n) for n in ("cache", "events.jsonl"))
             active.log.settings = replace(active.log.settings, cache=cache, records=records)
     folders = {"TRITON_CACHE_DIR": "cache", "TMPDIR": "tmp", "HOME": "", "CUDA_CACHE_PATH": "tmp"}
+    os.environ.pop("TRITON_KCONTRACT_RUN", None)
     os.environ |= {name: os.path.join(settings["folder"], inner) for name, inner in folders.items()}
     tempfile.tempdir = None
     extensions = os.environ.get("TORCH_EXTENSIONS_DIR")
