@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kcontract.dynamic import explain, ledger
+from kcontract.dynamic import certificates, explain
 from kcontract.dynamic.gates import FLOOR, gates
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems.problem import Problem
@@ -84,7 +84,7 @@ def verify(
         bench.settle()
         reader = _Reader(bench)
         static = reader.read()
-        entry = ledger.Entry(verdicts, bench, reader.keys, wanted) if verdicts is not None else None
+        entry = certificates.Entry(verdicts, bench, reader.keys, wanted) if verdicts is not None else None
         kept = entry.load() if entry is not None else None
         found: dict[str, Found] = {}
         if kept is None:
@@ -134,7 +134,7 @@ class _Reader:
 
     @property
     def key(self) -> str:
-        return ledger.digest(self.keys)[:16]
+        return certificates.digest(self.keys)[:16]
 
     def read(self) -> dict[str, Verdict]:
         """The worst verdict a gate over all kernels compiled so far."""
