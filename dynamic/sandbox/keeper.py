@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -208,6 +209,8 @@ def _serve_one(request: Mapping[str, Any], handles: list[int]) -> None:
     if worker == 0:
         try:
             _work(request, socket.socket(fileno=handles[1]), *handles[2:])
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(70)
     for handle in handles[1:]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
 from kcontract.dynamic.sandbox import channel
@@ -116,7 +116,8 @@ class Launches:
         def call(executor: Any, *args: Any, **kwargs: Any) -> Any:
             named = dict(zip(executor.arg_names, args, strict=False)) | kwargs
             if note(getattr(executor.fn, "__name__", "kernel"), "", (0, 0, 0), 0, named):
-                return run(executor, *args, **kwargs)
+                with _disable_current_modes():  # the interpreter works with torch itself
+                    return run(executor, *args, **kwargs)
             return None
 
         GridExecutor.__call__ = call
@@ -227,7 +228,7 @@ def custom_nodes(outputs: Sequence[Any]) -> list[str]:
 
 
 _TORCH = {
-    "torch": (torch, ("allclose", "equal", "isclose", "manual_seed", "empty", "empty_like", "matmul")),
+    "torch": (torch, ("allclose", "equal", "isclose", "empty", "empty_like", "matmul")),
     "torch.testing": (torch.testing, ("assert_close",)),
     "torch.Tensor": (torch.Tensor, ("cpu", "to", "numpy", "__eq__", "data_ptr", "allclose", "equal")),
     "torch.cuda": (torch.cuda, ("synchronize", "Event", "current_stream", "Stream")),
@@ -297,6 +298,7 @@ def audit(own: Callable[[], str]) -> list[str]:
     open files and look at frames for their own reasons.
     """
     told: list[str] = []
+    looking: set[int] = set()
     getframe = sys._getframe
 
     def mine(frame: Any, through: Callable[[str], bool]) -> bool:
@@ -307,15 +309,23 @@ def audit(own: Callable[[], str]) -> list[str]:
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event not in _DEEDS and event not in ("open", "import"):
             return
-        if len(told) >= 64 or not own():
+        thread = threading.get_ident()
+        if len(told) >= 64 or not own() or thread in looking:
             return
+        looking.add(thread)
+        try:
+            look(event, args)
+        finally:
+            looking.discard(thread)
+
+    def look(event: str, args: tuple[Any, ...]) -> None:
         if event in _DEEDS:
-            if mine(getframe(1), _walker if event.startswith("sys._") else _standard):
+            if mine(getframe(2), _walker if event.startswith("sys._") else _standard):
                 told.append(_DEEDS[event])
         elif event == "import":
-            if str(args[0]).startswith("kcontract.dynamic") and mine(getframe(1), _importing):
+            if str(args[0]).startswith("kcontract.dynamic") and mine(getframe(2), _importing):
                 told.append(f"imports {args[0]}, which is the checker")
-        elif isinstance(args[0], (str, bytes)) and mine(getframe(1), _standard):
+        elif isinstance(args[0], (str, bytes)) and mine(getframe(2), _standard):
             path = os.path.realpath(os.fsdecode(args[0]))
             if path.startswith(_CHECKER):
                 told.append(f"opens {os.path.basename(path)}, a file of the checker")
