@@ -27,4 +27,5 @@ def replay(witness: Witness, engine: str) -> Found:
             dtype=str(about["dtype"]) if about.get("dtype") else None, dims=sizes,
         )  # fmt: skip
         bench.settle()
-        return check(bench)
+        found: Found = check(bench)
+        return found

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kcontract.dynamic import certificates, explain
-from kcontract.dynamic.gates import FLOOR, gates
+from kcontract.dynamic.gates import gates
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems.problem import Problem
 from kcontract.dynamic.sandbox.candidate import Candidate, Limits
 from kcontract.errors import UsageError
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Fact, Launch
-from kcontract.model import GATES, Basis, Finding, Report, Status, Verdict, Witness
+from kcontract.model import FLOOR, GATES, Basis, Finding, Report, Status, Verdict, Witness
 
 _SETTLED = (Status.PASS, Status.NOT_APPLICABLE)
 _WORST_FIRST = (Status.FAIL, Status.ERROR, Status.UNDECIDED, Status.PASS, Status.NOT_APPLICABLE)

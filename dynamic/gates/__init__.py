@@ -7,9 +7,6 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-#: The tolerance-free core: on the published audit it catches 86 % of all violators (arXiv 2608.12700).
-FLOOR = ("EXC-01", "ORD-02", "CMP-03", "CMP-01")
-
 
 def gates() -> dict[str, Callable[[Any], Any]]:
     """Gate ids with their ``check``, in the order they are run: REF-01 first, since it judges the judge; HON-01 last,
