@@ -85,7 +85,7 @@ def graph_time(size: tuple[int, ...]) -> float:
     p = check(q, k, v, g, beta)
     chunks = launch.locate(p, q, None)
     _, _, x = launch.forward(p, chunks, q, k, v, g, beta, None, False)
-    call = lambda: launch.backward(p, chunks, q, k, v, g, beta, x.ga, x.A, None, v, None)  # noqa: E731
+    call = lambda: launch.backward(p, chunks, q, k, v, g, beta, x.kept, None, v, None)  # noqa: E731
     return float(triton.testing.do_bench_cudagraph(call, rep=20, return_mode="median"))
 
 

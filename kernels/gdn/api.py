@@ -83,7 +83,7 @@ class _GatedDeltaRule(torch.autograd.Function):  # type: ignore[misc]  # torch i
         with torch.cuda.device(q.device):
             chunks = launch.locate(p, q, cu_seqlens)
             o, state, x = launch.forward(p, chunks, q, k, v, g, beta, start, wanted)
-        ctx.save_for_backward(q, k, v, g, beta, x.ga, x.A, start)
+        ctx.save_for_backward(q, k, v, g, beta, start, *x.kept)
         ctx.problem, ctx.chunks = p, chunks
         return o, state
 
@@ -92,11 +92,11 @@ class _GatedDeltaRule(torch.autograd.Function):  # type: ignore[misc]  # torch i
     def backward(ctx: Any, do: Tensor, dstate: Tensor | None) -> tuple[Tensor | None, ...]:
         from kcontract.kernels.gdn import launch
 
-        q, k, v, g, beta, ga, A, start = ctx.saved_tensors
+        q, k, v, g, beta, start, *kept = ctx.saved_tensors
         dstate = None if dstate is None else dstate.contiguous()
         with torch.cuda.device(q.device):
             dq, dk, dv, dg, db, dstart = launch.backward(
-                ctx.problem, ctx.chunks, q, k, v, g, beta, ga, A, start, do.contiguous(), dstate
+                ctx.problem, ctx.chunks, q, k, v, g, beta, launch.Kept(*kept), start, do.contiguous(), dstate
             )
         dstart = None if start is None else dstart.to(start.dtype)
         return dq, dk, dv, dg.to(g.dtype), db.to(beta.dtype), None, dstart, None, None

@@ -1,5 +1,5 @@
-"""Allocates buffers and launches the Triton kernels: two launches forward, three backward, one more when a sequence is
-split.
+"""Allocates buffers and launches the kernels: two launches forward; two backward on Hopper, three elsewhere; one more
+where a sequence is split.
 
 Nothing here waits for the GPU or reads a tensor's values, so a call can be captured in a CUDA graph.
 """
@@ -7,12 +7,15 @@ Nothing here waits for the GPU or reads a tensor's values, so a call can be capt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from kcontract.kernels.gdn.channelwise import gradients_channel, prepare_channel
 from kcontract.kernels.gdn.gradients import gradients_scalar
+from kcontract.kernels.gdn.hopper_gradients import backward_gradients
+from kcontract.kernels.gdn.hopper_scan import backward_scans
 from kcontract.kernels.gdn.prepare import prepare_scalar
 from kcontract.kernels.gdn.problem import CHUNK, Problem
 from kcontract.kernels.gdn.scan import scan
@@ -50,6 +53,17 @@ def locate(p: Problem, like: Tensor, cu_seqlens: Tensor | None) -> Chunks:
     return Chunks(count, per, cu_seqlens, sequence, start, True)
 
 
+class Kept(NamedTuple):
+    """What the backward takes over from the forward: ga and A, and on Hopper P in 16 bit and rows, the vectors Gam, r,
+    beta and ga: 9 KB more a chunk and head.
+    """
+
+    ga: Tensor
+    A: Tensor
+    P: Tensor | None
+    rows: Tensor | None
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What the scans multiply with, ``[chunk, HV, ...]``; names as in `NOTES.md`. A is in the dtype of k, `square` as
@@ -67,33 +81,45 @@ class Prepared:
     k: Tensor
     Kg: Tensor
     GC: Tensor
+    kept: Kept
 
 
 def prepare(
-    p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor, kept: tuple[Tensor, Tensor] | None = None
+    p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor, kept: Kept | None = None
 ) -> Prepared:
-    """First launch. ``kept`` is (ga, A) of the forward; without it they are computed.
+    """First launch. ``kept`` is that of the forward; without it, it is computed.
 
     In the forward A and P multiply in float32 as tf32: rounded to bfloat16 they alone would cost half of the error
     allowed in o.
     """
     tiles, solve = (c.count, p.HV), kept is None
     float32 = g.new_empty(0, dtype=torch.float32)
-    ga, A = kept or (float32.new_empty(*tiles, 0 if p.channelwise else CHUNK), k.new_empty(*tiles, CHUNK, CHUNK))
+    if kept is None:
+        hopper = on_hopper(p, k)
+        kept = Kept(
+            float32.new_empty(*tiles, 0 if p.channelwise else CHUNK),
+            k.new_empty(*tiles, CHUNK, CHUNK),
+            k.new_empty(*tiles, CHUNK, CHUNK) if hopper else None,
+            float32.new_empty(*tiles, 4, CHUNK) if hopper else None,
+        )
+    ga, A = kept.ga, kept.A
     square, P = (float32.new_empty(A.shape), float32.new_empty(A.shape)) if solve else (A, torch.empty_like(A))
     rows = (*tiles, CHUNK, p.K)
     place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV)
     constants = {"K": p.K, "C": CHUNK, "SOLVE": solve, "VARLEN": c.varlen, "PRECISION": precision(k)}
     if p.channelwise:
         Qg, Kg, Kr = (k.new_empty(rows) for _ in range(3))
-        out = Prepared(ga, A, square, P, Qg, Kr, Kg, GC=float32.new_empty(*tiles, p.K))
+        out = Prepared(ga, A, square, P, Qg, Kr, Kg, float32.new_empty(*tiles, p.K), kept)
         prepare_channel[(p.HV, c.count)](
             q, k, g, beta, A, square, P, Qg, Kg, Kr, out.GC, *place, **constants, num_warps=8
         )
     else:
         Qg = ga if solve else k.new_empty(rows)
-        out = Prepared(ga, A, square, P, Qg, k, Kg=k, GC=ga)
-        prepare_scalar[(p.HV, c.count)](q, k, g, beta, ga, A, square, P, Qg, *place, **constants, num_warps=4)
+        out = Prepared(ga, A, square, P, Qg, k, k, ga, kept)
+        extra = [ga if t is None else t for t in (kept.P, kept.rows)]
+        prepare_scalar[(p.HV, c.count)](
+            q, k, g, beta, ga, A, square, P, *extra, Qg, *place, **constants, KEEP=kept.P is not None, num_warps=4
+        )
     return out
 
 
@@ -114,6 +140,11 @@ class Device:
 def describe(device: torch.device) -> Device:
     x = torch.cuda.get_device_properties(device)
     return Device(x.multi_processor_count, x.shared_memory_per_block_optin, x.major)
+
+
+def on_hopper(p: Problem, k: Tensor) -> bool:
+    """Whether the backward is that of `hopper_scan` and `hopper_gradients`."""
+    return not p.channelwise and p.K == p.V == 128 and k.element_size() == 2 and describe(k.device).major == 9
 
 
 @dataclass(frozen=True)
@@ -178,21 +209,34 @@ def forward(
 
 
 def backward(
-    p: Problem, c: Chunks, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, ga: Tensor, A: Tensor,
+    p: Problem, c: Chunks, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, kept: Kept,
     h0: Tensor | None, do: Tensor, dht: Tensor | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Return dq, dk, dv, dg (float32), dbeta (float32), dh0 (float32 or None)."""
-    x = prepare(p, c, q, k, g, beta, (ga, A))
     tiles = (c.count, p.HV)
     h, dh = k.new_empty(*tiles, p.V, p.K), k.new_empty(*tiles, p.V, p.K)
-    Vn, KS, Y = (k.new_empty(*tiles, CHUNK, p.V) for _ in range(3))
+    Vn, Y = (k.new_empty(*tiles, CHUNK, p.V) for _ in range(2))
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
     dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
-    run_scan(p, c, x, q, v, beta, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     group = p.HV // p.H
-    sums = [torch.empty_like(t, dtype=torch.float32) if group > 1 else ga for t in (q, k)]
+    sums = [torch.empty_like(t, dtype=torch.float32) if group > 1 else kept.ga for t in (q, k)]
     place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.V)
+    if kept.P is not None:
+        backward_scans[(p.V // 64, p.N * p.HV, 2)](
+            q, k, v, do, kept.rows, kept.A, kept.P, h, dh, Vn, Y,
+            *(kept.ga if t is None else t for t in (h0, dht, dh0)),
+            c.cu_seqlens, c.start, p.scale, p.T, c.per_sequence, p.H, p.HV,
+            VARLEN=c.varlen, HAS_H0=h0 is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None, num_warps=4,
+        )  # fmt: skip
+        backward_gradients[(p.H, c.count)](
+            q, k, v, kept.rows, do, h, dh, Vn, Y, dq, dk, dv, *sums, dg, db, *place[:-1],
+            GROUP=group, VARLEN=c.varlen, num_warps=4,
+        )  # fmt: skip
+        return dq, dk, dv, dg, db, dh0
+    x = prepare(p, c, q, k, g, beta, kept)
+    KS = torch.empty_like(Vn)
+    run_scan(p, c, x, q, v, beta, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     constants = {"GROUP": group, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
     results = (dq, dk, *sums, dg, db)
     if p.channelwise:
@@ -204,7 +248,7 @@ def backward(
         # One block of 64 channels for K = 64 does not compile for sm_100 with Triton 3.6.
         narrow = not wide or (p.K == 64 and describe(k.device).major >= 10)
         gradients_scalar[(p.H, c.count)](
-            q, k, v, beta, ga, do, h, dh, Vn, KS, Y, *results, *place, **constants,
+            q, k, v, beta, x.ga, do, h, dh, Vn, KS, Y, *results, *place, **constants,
             BK=32 if narrow else 64, BV=min(p.V, 128 if wide else 64), num_warps=4,
         )  # fmt: skip
     return dq, dk, dv, dg, db, dh0

@@ -12,16 +12,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kcontract.kernels.gdn.tiles import decay_from, grid2, inverse_of_unit_lower, place
+from kcontract.kernels.gdn.tiles import decay_from, grid2, inverse_of_unit_lower, pick, place
 
 
 @triton.jit
 def prepare_scalar(
-    q, k, g, beta, ga, A, A32, P, Qg, cu_seqlens, chunk_sequence, chunk_start,
+    q, k, g, beta, ga, A, A32, P, P16, rows, Qg, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, HV,
-    K: tl.constexpr, C: tl.constexpr, SOLVE: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, C: tl.constexpr, SOLVE: tl.constexpr, KEEP: tl.constexpr, VARLEN: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Grid (HV, chunks). Write P; with SOLVE also ga, A and A32 (A before rounding), else Qg = scale Gam Q.
+    """Grid (HV, chunks). Write P; with SOLVE also ga, A and A32 (A before rounding), else Qg = scale Gam Q; with KEEP
+    also P16, P rounded, and rows ``[4, C]``, float32: Gam, r, beta, ga.
 
     The forward scan needs no Qg: it scales its product instead, one rounding fewer.
     """
@@ -49,8 +51,15 @@ def prepare_scalar(
             tl.store(A32 + square, a)
         else:
             cum = tl.load(ga + tile * C + i)
-            row = scale * tl.exp(cum)
-            rows = grid2(tile * C * K, i, d, K, 1)
-            tl.store(Qg + rows, (q_tile.to(tl.float32) * row[:, None]).to(Qg.dtype.element_ty))
+            scaled = q_tile.to(tl.float32) * (scale * tl.exp(cum))[:, None]
+            tl.store(Qg + grid2(tile * C * K, i, d, K, 1), scaled.to(Qg.dtype.element_ty))
         p = tl.dot(q_tile, tl.trans(k_tile), input_precision=PRECISION)
-        tl.store(P + square, (scale * p * decay_from(cum, C)).to(P.dtype.element_ty))
+        p = scale * p * decay_from(cum, C)
+        tl.store(P + square, p.to(P.dtype.element_ty))
+        if KEEP:
+            tl.store(P16 + square, p.to(P16.dtype.element_ty))
+            kept = rows + tile * 4 * C + i
+            tl.store(kept, tl.exp(cum))
+            tl.store(kept + C, tl.exp(pick(cum, C - 1, C) - cum))
+            tl.store(kept + 2 * C, tl.load(beta + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32))
+            tl.store(kept + 3 * C, cum)

@@ -38,7 +38,7 @@ def errors(
     launch.describe = lambda _: launch.Device(1, 0, major)
     chunks = launch.locate(p, q, cu_seqlens)
     o, state, x = launch.forward(p, chunks, q, k, v, g, beta, start, True)
-    got = launch.backward(p, chunks, q, k, v, g, beta, x.ga, x.A, start, do, dstate)
+    got = launch.backward(p, chunks, q, k, v, g, beta, x.kept, start, do, dstate)
 
     leaves = [t.double().requires_grad_() for t in (q, k, v, g, beta, start)]
     want = reference(*leaves[:5], None, leaves[5], True, cu_seqlens)

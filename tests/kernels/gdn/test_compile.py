@@ -44,7 +44,7 @@ def compile_all(
     with instead_of_launching(target) as made:
         _, _, x = launch.forward(p, chunks, q, k, v, g, beta, None, True)
         if backward:
-            launch.backward(p, chunks, q, k, v, g, beta, x.ga, x.A, None, v, None)
+            launch.backward(p, chunks, q, k, v, g, beta, x.kept, None, v, None)
     return made
 
 
