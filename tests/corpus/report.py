@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
-from cases import Case, cases, customary
+from corpus_files import Case, cases, customary
 
 from kcontract.dynamic.verify import verify
 from kcontract.model import Status
