@@ -1,8 +1,9 @@
 """The pytest plugin: contracts collected as tests, one item a gate; a fixture and a marker for tests of one's own.
 
-``pytest --kcontract`` collects each function with ``@kcontract.contract`` in the files given, as ``kernels.py::relu[EXC-01]``: it
-fails where the gate does, and is skipped, with the reason, where it is undecided or not applicable. All gates of one
-function share one run. Without the option nothing is collected. Importing this module imports neither torch nor triton.
+``pytest --kcontract`` collects each function with ``@kcontract.contract`` in the files given. The item
+``kernels.py::relu[EXC-01]`` fails where that gate does, and is skipped, with the reason, where it is undecided or not
+applicable. All gates of one function share one run. Without the option nothing is collected. Importing this module
+imports neither torch nor triton.
 
 The fixture ``kcontract`` verifies anything that ``kcontract verify`` takes and fails the test where a gate fails::
 
