@@ -133,6 +133,7 @@ class Candidate:
         self.unset: tuple[str, ...] = ()
         self.folder = tempfile.TemporaryDirectory(prefix="kcontract-")
         self.pinned: int | None = None
+        self.shapes: frozenset[tuple[int, ...]] = frozenset()
         self.isolation: tuple[str, ...] = ()
         self.flooded = False
         self._process: pool.Process | None = None
@@ -244,6 +245,7 @@ class Candidate:
         if not isinstance(reply, Failure):
             self.parameters = tuple(str(n) for n in reply["parameters"])
             self.unset = tuple(str(n) for n in reply["unset"])
+            self.shapes = frozenset(tuple(int(n) for n in shape) for shape in reply["shapes"])
         return reply
 
     def _load(self) -> dict[str, Any] | Failure:

@@ -89,7 +89,7 @@ class Worker:
         """Set parameters and buffers: by name, else in order where all shapes agree. ``unset`` are names left alone."""
         given = [(str(e["name"]), self._tensor(e).to(self.device)) for e in request.get("state", ())]
         if not isinstance(self.call, torch.nn.Module):
-            return {"parameters": [], "unset": [name for name, _ in given]}
+            return {"parameters": [], "unset": [name for name, _ in given], "shapes": []}
         own = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
         pairs = [(own[name], value) for name, value in given if name in own and own[name].shape == value.shape]
         unset = [name for name, value in given if name not in own or own[name].shape != value.shape]
@@ -101,7 +101,11 @@ class Worker:
                     target.copy_(value)  # in place, as an optimiser does: whoever keeps what was there shows
                 else:
                     target.data = value.clone()
-        return {"parameters": [n for n, _ in self.call.named_parameters()], "unset": unset}
+        held = [
+            t for m in self.call.modules() for t in (*vars(m).values(), *m._parameters.values(), *m._buffers.values())
+        ]
+        shapes = [list(t.shape) for t in held if isinstance(t, torch.Tensor)]
+        return {"parameters": [n for n, _ in self.call.named_parameters()], "unset": unset, "shapes": shapes}
 
     def _global_changes(self) -> dict[str, Any]:
         return {
