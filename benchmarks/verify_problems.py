@@ -48,6 +48,11 @@ class ModelNew(torch.nn.Module):
 _ROWS = """
 
 @triton.jit
+def larger(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def kernel(x, out, n, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
