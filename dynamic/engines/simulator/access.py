@@ -73,9 +73,8 @@ def _rows(strand: Strand, space: str, address: Array) -> tuple[memory.Rows, Arra
     if space == "local":
         return machine.local, strand.ids(), address
     top = address >> np.int64(memory.RANK_SHIFT)
-    if address.size and top.any():
-        rank = np.where(top > 0, top - 1, machine.rank_of(strand.cta))
-        row = machine.cluster_base(strand.cta) + rank
+    if machine.grid.cluster_size > 1 and address.size:
+        row = machine.row_at(strand.cta, top)
         return machine.shared, row, address & np.int64((1 << memory.RANK_SHIFT) - 1)
     return machine.shared, strand.cta, address
 

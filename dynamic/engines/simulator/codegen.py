@@ -229,7 +229,7 @@ class Gen:
         if isinstance(x, Special):
             return self.special(x, dtype)
         if isinstance(x, Symbol):
-            return f"S.machine.symbol({x.name!r}, {x.offset}).astype('{dtype}')"
+            return f"S.symbol({x.name!r}, {x.offset}).astype('{dtype}')"
         if isinstance(x, Vector):
             return self.pack([self.src_vector(e, kind, len(x.elements)) for e in x.elements], dtype)
         raise self.current.bad(f"operand {x} is not understood")
@@ -268,7 +268,7 @@ class Gen:
             raise self.current.bad("an address was expected")
         base = x.base
         if isinstance(base, Symbol):
-            return f"S.machine.symbol({base.name!r}, {base.offset + x.offset})"
+            return f"S.symbol({base.name!r}, {base.offset + x.offset})"
         if isinstance(base, Immediate):
             return self.const(int(base.value) + x.offset, "i8")
         if not isinstance(base, Register):

@@ -44,7 +44,8 @@ def copy_async(
     """`cp.async`: ``size`` bytes a thread, of which the first ``given`` come from global memory, the rest are zero."""
     chosen = chosen_threads(strand, mask)
     machine = strand.machine
-    to, frm = flat(strand, target, chosen), flat(strand, source, chosen)
+    to = memory.own(flat(strand, target, chosen), machine.grid.cluster_size)
+    frm = flat(strand, source, chosen)
     count = None if given is None else flat(strand, given, chosen).astype("i8")
     row = flat(strand, strand.cta, chosen)
     threads = strand.ids()[chosen] if machine.asynchronous.late else row
@@ -270,4 +271,24 @@ def copy_bytes(machine: Machine, row: Array, shared: Array, place: Array, size: 
             machine.shared.view("c16")[index] = memory.load_global(g + step, "c16")
         else:
             memory.store_global(g + step, machine.shared.view("c16")[index])
+    machine.version += 1
+
+
+def reduce_bytes(
+    machine: Machine, row: Array, shared: Array, place: Array, size: Array, reduce: tuple[str, str]
+) -> None:
+    """`cp.reduce.async.bulk` from shared to global memory: element by element atomics of one operation and type."""
+    op, kind = reduce
+    width = int(kind.lstrip("usbf")) // 8
+    view = machine.shared.view(_UNIT[width])
+    for r, s, g, n in zip(row, shared, place, size, strict=True):
+        if n % 16 or s % 16 or g % 16:
+            raise Fault(
+                "misaligned-access", f"a bulk reduction of {n} bytes from {s:#x} to {g:#x} is not 16-byte aligned"
+            )
+        step = np.arange(0, n, width)
+        data = view[machine.shared.index(np.full(len(step), r), s + step, width, width)]
+        machine.memory.check(g + step, width, len(step), write=True, width=width)
+        index = (g + step - memory._BASE) // width
+        access._apply(memory.everything(_UNIT[width]), index, op, kind, [data], machine.order(len(step)), False)
     machine.version += 1

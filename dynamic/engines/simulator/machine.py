@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _BARRIERS = 16
 #: Blocks run in one batch before the simulator gives up on a loop that never ends.
 _LIMIT = 50_000_000
+#: Rounds in which threads only ask again, and no memory changes, before they count as stuck.
+_PATIENCE = 10_000
 
 
 class Machine:
@@ -43,7 +45,8 @@ class Machine:
         self.tensor: TensorMemory | None = grid.make_tensor_memory(self)
         self.checker: Checker | None = grid.make_checker(self)
         self.version = 0
-        self.asked = -1
+        self.asked = self.looked = -1
+        self.idle = 0
         self.ready: dict[int, list[Strand]] = {}
         self.resting: list[tuple[int, Strand]] = []
         self.parked: list[list[Strand]] = [[] for _ in range(_BARRIERS)]
@@ -76,16 +79,9 @@ class Machine:
         code, visits, ready = self.kernel.code, self.visits, self.ready
         while True:
             if not ready:
-                if (self.resting or any(self.parked)) and all(v == self.version for v, _ in self.resting):
-                    self.asynchronous.progress()
-                woken = [s for v, s in self.resting if v != self.version]
-                if not woken and self.resting and self.asked != self.version:
-                    self.asked = self.version
-                    woken = [s for _, s in self.resting]
-                    self.resting = []
+                woken = self._wake()
                 if not woken:
                     return not self.resting and not any(self.parked) and not self.cluster_parked
-                self.resting = [(v, s) for v, s in self.resting if v == self.version]
                 for s in woken:
                     self.push(s)
             block = min(ready)
@@ -105,10 +101,27 @@ class Machine:
             if self.steps > _LIMIT:
                 raise Fault("endless-loop", f"more than {_LIMIT} basic blocks ran without an end")
 
-    def rest(self, strand: Strand, target: int) -> None:
-        """A jump back in a loop that polls: others that can run go first."""
+    def _wake(self) -> list[Strand]:
+        """Nobody can run: finish the oldest asynchronous work, then take who rests and may find something new."""
+        if (self.resting or any(self.parked) or self.cluster_parked) and all(
+            v in (self.version, -1) for v, _ in self.resting
+        ):
+            self.asynchronous.progress()
+        self.idle = self.idle + 1 if self.version == self.looked else 0
+        self.looked = self.version
+        if self.resting and self.asked != self.version:
+            self.asked = self.version
+            woken, self.resting = [s for _, s in self.resting], []
+            return woken
+        ask = self.idle < _PATIENCE
+        woken = [s for v, s in self.resting if (ask if v == -1 else v != self.version)]
+        self.resting = [(v, s) for v, s in self.resting if not (ask if v == -1 else v != self.version)]
+        return woken
+
+    def rest(self, strand: Strand, target: int, tight: bool) -> None:
+        """A jump back in a loop that polls (see ``poll``): others that can run go first."""
         strand.block = target
-        self.resting.append((-1, strand))
+        self.resting.append((self.version if tight else -1, strand))
 
     def branch(self, strand: Strand, mask: Array, taken: int, fall: int) -> int | None:
         """Where a strand goes on; None where it was split in two."""
@@ -316,9 +329,6 @@ class Machine:
             found = strand.special[name] = self.grid.special(self, strand, name)
         return found
 
-    def symbol(self, name: str, offset: int) -> Array:
-        return self.grid.address(name, offset)
-
     def load_symbol(self, name: str, offset: int, dtype: str, count: int) -> list[Array]:
         frame = self.frames.get(name)
         if frame is not None:
@@ -350,12 +360,20 @@ class Machine:
     def map_address(self, address: Array, rank: Array, plain: bool) -> Array:
         """`mapa`: the address of the same variable in another CTA of the cluster."""
         low = address & address.dtype.type((1 << memory.RANK_SHIFT) - 1)
-        placed = low | ((rank.astype(address.dtype) + address.dtype.type(1)) << address.dtype.type(memory.RANK_SHIFT))
+        placed = low | rank.astype(address.dtype) << address.dtype.type(memory.RANK_SHIFT)
         return cast(Array, placed if plain else placed | address.dtype.type(memory.SHARED_WINDOW))
 
-    def address_rank(self, strand: Strand, address: Array) -> Array:
-        top = (address >> address.dtype.type(memory.RANK_SHIFT)).astype("i8") & 255
-        return np.where(top > 0, top - 1, self.rank_of(strand.cta)).astype("u4")
+    def row_at(self, row: Array, rank: Array) -> Array:
+        """Row of the CTA of some rank in a CTA's cluster."""
+        if int(rank.max()) >= self.grid.cluster_size:
+            raise Fault(
+                "out-of-bounds",
+                f"a shared address names CTA {int(rank.max())} of a cluster of {self.grid.cluster_size}",
+            )
+        return cast(Array, self.cluster_base(row) + rank)
+
+    def address_rank(self, address: Array) -> Array:
+        return ((address >> address.dtype.type(memory.RANK_SHIFT)) & address.dtype.type(255)).astype("u4")
 
     def fence(self, strand: Strand, words: tuple[str, ...], mask: Array | None) -> None:
         if self.checker is not None:

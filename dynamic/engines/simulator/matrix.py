@@ -30,6 +30,7 @@ def warps_of(strand: Strand) -> int:
 
 def _rows_of(strand: Strand, address: Array, count: int) -> Array:
     """Addresses of the rows of ``count`` 8 by 8 matrices, (rows, warps, 8 count)."""
+    address = memory.own(address, strand.machine.grid.cluster_size)
     full = np.broadcast_to(address, (address.shape[0], strand.t)).reshape(-1, warps_of(strand), 32)
     return full[..., : 8 * count]
 

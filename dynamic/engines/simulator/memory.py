@@ -23,8 +23,14 @@ _END = 1 << 47
 SHARED_WINDOW = 1 << 56
 LOCAL_WINDOW = 2 << 56
 PARAM_WINDOW = 3 << 56
-#: `shared::cluster` addresses: the CTA's rank plus one stands in these bits, 0 is the executing CTA.
+#: In clusters the CTA's rank stands in these bits of every shared address, as on hardware: a CTA's own window is part
+#: of the cluster's, and programs clear its lowest bit to name the leader of a pair.
 RANK_SHIFT = 24
+
+
+def own(address: Array, cluster_size: int) -> Array:
+    """Shared addresses within the executing CTA, without its rank in the cluster."""
+    return address if cluster_size == 1 else address & address.dtype.type((1 << RANK_SHIFT) - 1)
 
 
 class _Everything:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kcontract.dynamic.engines.simulator.memory import RANK_SHIFT
 from kcontract.dynamic.engines.simulator.values import Array
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ class Strand:
     def ids(self) -> Array:
         """Numbers of all threads within the batch, int64 of shape (b, t)."""
         return self.cta * self.machine.threads + self.tid
+
+    def symbol(self, name: str, offset: int) -> Array:
+        """Address of a variable or parameter; of a shared variable in a cluster with the CTA's own rank in it."""
+        grid = self.machine.grid
+        address = grid.address(name, offset)
+        if grid.cluster_size > 1 and name in grid.kernel.shared:
+            address = address | self.machine.rank_of(self.cta) << RANK_SHIFT
+        return address
 
     def full(self, x: Array) -> Array:
         """``x`` with one value a thread, shape (b, t); read-only where it had to be spread."""

@@ -23,10 +23,9 @@ def place(strand: Strand, address: Array, chosen: Array) -> tuple[Array, Array]:
         space, where = access.generic(where)
         if space != "shared":
             raise Fault("bad-address", f"a shared address was expected, found one in {space} memory")
-    top = where >> memory.RANK_SHIFT
-    if len(where) and top.any():
-        rank = np.where(top > 0, top - 1, machine.rank_of(row))
-        row, where = machine.cluster_base(row) + rank, where & ((1 << memory.RANK_SHIFT) - 1)
+    if machine.grid.cluster_size > 1 and len(where):
+        row = machine.row_at(row, where >> memory.RANK_SHIFT)
+        where = where & ((1 << memory.RANK_SHIFT) - 1)
     return row, where
 
 
@@ -119,7 +118,7 @@ def _coordinates(strand: Strand, parts: list[Array], chosen: Array) -> Array:
 
 def load(
     strand: Strand, target: Array, map_address: Array, parts: list[Array], barrier: Array, mask: Array | None,
-    multicast: Array | None, gather: bool,
+    multicast: Array | None, gather: bool, pair: bool,
 ) -> None:  # fmt: skip
     """`cp.async.bulk.tensor` from global to shared memory."""
     chosen = chosen_threads(strand, mask)
@@ -128,11 +127,14 @@ def load(
     machine = strand.machine
     row, to = place(strand, target, chosen)
     signal_row, signal = place(strand, barrier, chosen)
+    parity = signal_row % 2
     maps = copies.read_maps(strand, map_address, chosen)
     coordinates = _coordinates(strand, parts, chosen)
     rows = coordinates[:, 1:] if gather else None
     if multicast is not None:
         row, to, signal_row, signal, repeat = _spread(strand, chosen, multicast, to, signal)
+        if pair:  # the signals go to the CTAs of the pairs that have the parity of the mbarrier given
+            signal_row = row - row % 2 + parity[repeat]
         maps = [maps[k] for k in repeat]
         coordinates, rows = coordinates[repeat], None if rows is None else rows[repeat]
     request = Request(row, to, maps, coordinates, rows)
@@ -208,10 +210,43 @@ def store(
     machine.asynchronous.grouped(machine.asynchronous.bulk, threads, act)
 
 
-def bulk(
-    strand: Strand, target: Array, source: Array, size: Array, barrier: Array | None, mask: Array | None, form: str
+def store_async(strand: Strand, address: Array, parts: list[Array], barrier: Array, mask: Array | None) -> None:
+    """`st.async`: a store into a CTA of the cluster that reports its bytes to an mbarrier there."""
+    size = parts[0].dtype.itemsize * len(parts)
+    _and_complete(strand, barrier, size, mask, lambda: access.store(strand, "shared", address, parts, mask))
+
+
+def reduce_async(
+    strand: Strand, op: str, kind: str, address: Array, value: Array, barrier: Array, mask: Array | None
 ) -> None:
-    """`cp.async.bulk`: ``form`` is in (global to shared), out (shared to global) or across (shared to shared)."""
+    """`red.async`: the same for an atomic."""
+
+    def act() -> None:
+        access.atomic(strand, "shared", op, kind, address, [value], mask, False)
+
+    _and_complete(strand, barrier, value.dtype.itemsize, mask, act)
+
+
+def _and_complete(strand: Strand, barrier: Array, size: int, mask: Array | None, work: Callable[[], object]) -> None:
+    chosen = chosen_threads(strand, mask)
+    if not chosen.any():
+        return
+    row, where = place(strand, barrier, chosen)
+    zero = np.zeros(len(row), "i8")
+
+    def act() -> None:
+        work()
+        strand.machine.asynchronous.barriers.update(row, where, zero, zero - size, what="an asynchronous store")
+
+    strand.machine.asynchronous.submit(act)
+
+
+def bulk(
+    strand: Strand, target: Array, source: Array, size: Array, barrier: Array | None, mask: Array | None, form: str,
+    multicast: Array | None, reduce: tuple[str, str],
+) -> None:  # fmt: skip
+    """`cp.async.bulk`: ``form`` is in (global to shared), out (shared to global) or across (shared to shared);
+    ``reduce`` names operation and type of `cp.reduce.async.bulk`."""
     chosen = chosen_threads(strand, mask)
     if not chosen.any():
         return
@@ -226,7 +261,10 @@ def bulk(
             time = machine.checker.begin_bulk(strand, chosen, row, shared, count, None, None)
 
         def act_out(now: Array | slice) -> None:
-            copies.copy_bytes(machine, row[now], shared[now], outer[now], count[now], inward=False)
+            if reduce[0]:
+                copies.reduce_bytes(machine, row[now], shared[now], outer[now], count[now], reduce)
+            else:
+                copies.copy_bytes(machine, row[now], shared[now], outer[now], count[now], inward=False)
             if machine.checker is not None:
                 machine.checker.end_tensor_read(threads[now], time)
 
@@ -235,12 +273,16 @@ def bulk(
     assert barrier is not None
     row, shared = place(strand, target, chosen)
     signal_row, signal = place(strand, barrier, chosen)
+    repeat = np.arange(len(row))
+    if multicast is not None:
+        row, shared, signal_row, signal, repeat = _spread(strand, chosen, multicast, shared, signal)
+        count, zero = count[repeat], zero[repeat]
     act: Callable[[], None]
     landed = 0
     if machine.checker is not None:
         landed = machine.checker.begin_bulk(strand, chosen, row, shared, count, signal_row, signal)
     if form == "in":
-        outer = flat(strand, source, chosen)
+        outer = flat(strand, source, chosen)[repeat]
 
         def act() -> None:
             copies.copy_bytes(machine, row, shared, outer, count, inward=True)

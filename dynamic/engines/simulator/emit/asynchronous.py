@@ -70,21 +70,24 @@ def bulk(g: Gen, i: Ins, reduction: bool) -> None:
     if i.flag("tensor"):
         tensor(g, i, reduction)
         return
-    if reduction:
-        raise i.bad("bulk reductions without a tensor map are not known")
+    op = i.need(*_REDUCTIONS) if reduction else ""
+    kind = i.type() if reduction else ""
+    i.flag("noftz")
     spaces = [m for m in i.mods if m in (*_SHARED, "global")]
     for space in spaces:
         i.mods.remove(space)
     i.need("bulk_group", "mbarrier::complete_tx::bytes")
     policy = "L2::cache_hint" in i.mods
     hints(i)
-    if i.take("multicast::cluster"):
-        raise i.bad("multicast bulk copies without a tensor map are not known")
-    kind = "out" if spaces[0] == "global" else "in" if spaces[1] == "global" else "across"
+    multicast = i.flag("multicast::cluster")
+    form = "out" if spaces[0] == "global" else "in" if spaces[1] == "global" else "across"
+    if reduction and form != "out":
+        raise i.bad("bulk reductions into shared memory are not known")
     args = i.args[:-1] if policy else i.args
-    barrier = "None" if kind == "out" else g.address(args[3])
+    barrier = "None" if form == "out" else g.address(args[3])
+    casts = g.src(args[4], "u16") if multicast else "None"
     text = f"{g.address(args[0])}, {g.address(args[1])}, {g.src(args[2], 'u32')}, {barrier}"
-    g.emit(f"tensors.bulk(S, {text}, {g.guard()}, {kind!r})")
+    g.emit(f"tensors.bulk(S, {text}, {g.guard()}, {form!r}, {casts}, {(op, kind)})")
 
 
 def tensor(g: Gen, i: Ins, reduction: bool) -> None:
@@ -92,9 +95,9 @@ def tensor(g: Gen, i: Ins, reduction: bool) -> None:
     op = i.need(*_REDUCTIONS) if reduction else ""
     i.flag("tile")
     gather, scatter = i.flag("tile::gather4"), i.flag("tile::scatter4")
-    if any(m.startswith(("im2col", "cta_group")) and m != "cta_group::1" for m in i.mods):
-        raise i.bad("im2col and two-CTA tensor copies are not known")
-    i.take("cta_group::1")
+    if any(m.startswith("im2col") for m in i.mods):
+        raise i.bad("im2col tensor copies are not known")
+    pair = i.take("cta_group::1", "cta_group::2") == "cta_group::2"
     policy = "L2::cache_hint" in i.mods
     hints(i)
     multicast = i.flag("multicast::cluster")
@@ -111,7 +114,8 @@ def tensor(g: Gen, i: Ins, reduction: bool) -> None:
     where, parts = coordinates(g, i, args[1])
     casts = g.src(args[3], "u16") if multicast else "None"
     g.emit(
-        f"tensors.load(S, {g.address(args[0])}, {where}, {parts}, {g.address(args[2])}, {g.guard()}, {casts}, {gather})"
+        f"tensors.load(S, {g.address(args[0])}, {where}, {parts}, {g.address(args[2])}, {g.guard()}, {casts}, {gather}, "
+        f"{pair})"
     )
 
 

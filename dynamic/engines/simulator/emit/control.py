@@ -25,7 +25,7 @@ def branch(g: Gen, i: Ins) -> None:
     guard = g.guard()
     polls, tight = polling(g, targets[0], i.raw.index) if taken <= g.number else (False, False)
     if guard is None:
-        g.end(f"return S.machine.rest(S, {taken})" if polls else f"return {taken}")
+        g.end(f"return S.machine.rest(S, {taken}, {tight})" if polls else f"return {taken}")
     elif polls:
         g.end(f"return S.machine.poll(S, {guard}, {taken}, {following(g)}, {tight})")
     else:

@@ -180,7 +180,7 @@ def address_space(g: Gen, i: Ins) -> None:
     back = i.flag("to")
     space = i.need("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
     x = i.args[1]
-    text = f"S.machine.symbol({x.name!r}, {x.offset})" if isinstance(x, Symbol) else f"{g.src(x, kind)}.astype('i8')"
+    text = f"S.symbol({x.name!r}, {x.offset})" if isinstance(x, Symbol) else f"{g.src(x, kind)}.astype('i8')"
     function = "from_generic" if back else "to_generic"
     g.assign(
         i.args[0], kind, f"access.{function}({text}, {space.partition('::')[0]!r}).astype('{REPRESENTATION[kind]}')"

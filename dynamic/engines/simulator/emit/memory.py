@@ -72,11 +72,15 @@ def load(g: Gen, i: Ins) -> None:
 def store(g: Gen, i: Ins) -> None:
     kind = i.type()
     hints(i)
-    i.flag("async")
+    signals = i.flag("async")
     space, count = space_of(i), count_of(i)
     bits = "c16" if kind == "b128" else f"b{8 * int(REPRESENTATION[kind][1:])}"
     where = i.args[0]
     data = ", ".join(g.src(x, bits) for x in parts(i.args[1], count, i))
+    if signals:
+        i.need("mbarrier::complete_tx::bytes")
+        g.emit(f"tensors.store_async(S, {g.address(where)}, [{data}], {g.address(i.args[2])}, {g.guard()})")
+        return
     if space == "param" and isinstance(where, Address) and isinstance(where.base, Symbol):
         g.emit(f"S.machine.store_symbol({where.base.name!r}, {where.offset + where.base.offset}, [{data}])")
         return
@@ -86,8 +90,7 @@ def store(g: Gen, i: Ins) -> None:
 @form("atom", "red")
 def atomic(g: Gen, i: Ins) -> None:
     kind = i.type()
-    if i.take("async"):
-        raise i.bad("asynchronous reductions are not known")
+    signals = i.flag("async")
     op = i.need("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
     i.flag("noftz")
     hints(i)
@@ -97,6 +100,11 @@ def atomic(g: Gen, i: Ins) -> None:
         raise i.bad("128-bit atomics are not known")
     returns = i.op == "atom"
     where = i.args[1] if returns else i.args[0]
+    if signals:
+        i.need("mbarrier::complete_tx::bytes")
+        data = f"{g.address(where)}, {g.src(i.args[1], bits)}, {g.address(i.args[2])}"
+        g.emit(f"tensors.reduce_async(S, {op!r}, {kind!r}, {data}, {g.guard()})")
+        return
     rest = i.args[2:] if returns else i.args[1:]
     address = g.address(where)
     results = parts(i.args[0], count, i) if returns else ()

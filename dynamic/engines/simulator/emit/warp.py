@@ -101,4 +101,4 @@ def map_address(g: Gen, i: Ins) -> None:
 def rank(g: Gen, i: Ins) -> None:
     kind = i.type()
     i.take("shared::cluster")
-    g.assign(i.args[0], "b32", f"S.machine.address_rank(S, {g.src(i.args[1], kind)})")
+    g.assign(i.args[0], "b32", f"S.machine.address_rank({g.src(i.args[1], kind)})")
