@@ -1,6 +1,6 @@
 """The oracle's bound against honest runs and precision faults, beside the customary tolerances.
 
-`--part ops|modules|faults|probe|cost` runs one part, `--full` all of them at full size; figures of one run.
+`--part ops|other|modules|faults|probe|cost|overhead` runs one part, `--full` all of them at full size.
 Honest operations and modules marked held out, and all seeds from 1000 on, took no part in tuning a rule.
 """
 
@@ -27,6 +27,7 @@ from kcontract.dynamic import inputs as gen
 from kcontract.dynamic import oracle
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+OTHER = {"fp64": torch.float64, "e4m3fn": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 SIZES = (64, 512, 4096)
 SUITE = (
     "normal",
@@ -104,15 +105,18 @@ def customary(found: list[Any], reference: list[Any], n: int) -> dict[str, bool]
     return verdicts
 
 
-def expect(what: ops.Op, tensors: list[Any], seed: int) -> tuple[list[Any], Any, list[Any]]:
-    """Bounded outputs (or gradients), the upstream gradient, and eager float32 results in the output dtype."""
-    told = oracle.run(what.reference, tensors, grads=what.grads, seed=seed)
-    wide = [t.detach().float().requires_grad_(t.requires_grad) if t.is_floating_point() else t for t in tensors]
+def expect(what: ops.Op, tensors: list[Any], seed: int, out: Any = None) -> tuple[list[Any], Any, list[Any]]:
+    """Bounded outputs in ``out`` (or gradients), the upstream gradient, and eager results in the output dtype."""
+    dtype = tensors[0].dtype
+    model = oracle.choose(None, str(dtype)[6:])
+    told = oracle.run(what.reference, tensors, model=model, out_dtype=out, grads=what.grads, seed=seed)
+    real = torch.promote_types(dtype, torch.float32) if dtype.itemsize > 1 else torch.float32
+    wide = [t.detach().to(real).requires_grad_(t.requires_grad) if t.is_floating_point() else t for t in tensors]
     with torch.set_grad_enabled(what.grads):
-        out = what.reference(*wide)
+        result = what.reference(*wide)
     if not what.grads:
-        return list(told.outputs), None, [out.to(tensors[0].dtype)]
-    plain = torch.autograd.grad(out, wide, told.upstream[0].float())
+        return list(told.outputs), None, [result.to(told.outputs[0].dtype)]
+    plain = torch.autograd.grad(result, wide, told.upstream[0].to(real))
     return list(told.grads.values()), told.upstream[0], [g.to(tensors[0].dtype) for g in plain]
 
 
@@ -121,22 +125,25 @@ def check(found: list[Any], expected: list[Any]) -> list[Any]:
     return [oracle.compare(f, e) for f, e in zip(found, expected, strict=True)]
 
 
-def honest_ops(tally: Tally, seeds: range, sizes: tuple[int, ...], held_out: bool | None) -> None:
-    """Hand-written float32 candidates in every order, on every kind of input."""
+def honest_ops(
+    tally: Tally, seeds: range, sizes: tuple[int, ...], held_out: bool | None, dtypes: dict[str, Any]
+) -> None:
+    """Hand-written candidates in every order, on every kind of input. 8-bit inputs give float32 on odd seeds."""
     for what in ops.ALL:
         if held_out is not None and what.held_out is not held_out:
             continue
-        for name, dtype in DTYPES.items():
+        for name, dtype in dtypes.items():
             for n in sizes:
                 for seed in seeds:
                     kind = HONEST[seed % len(HONEST)]
                     tensors = ops.make(what, n, dtype, kind, seed)
-                    expected, upstream, plain = expect(what, tensors, seed)
+                    out = torch.float32 if dtype.itemsize == 1 and seed % 2 and not what.grads else None
+                    expected, upstream, plain = expect(what, tensors, seed, out)
                     orders = list(ops.honest(seed))
                     if what.name.endswith("welford"):
                         orders = [o for o in orders if o.order in ("sequential", "permuted")]
                     for way in orders:
-                        found = ops.run(what, way, tensors, upstream)
+                        found = ops.run(what, way, tensors, upstream, out)
                         tally.add(
                             f"{what.name} {name} N={n} {kind} seed {seed} {way.order}", f"{what.name}/{name}/{n}",
                             check(found, expected), expected, found, n, plain,
@@ -252,7 +259,9 @@ def main() -> None:
     """Print the tables; ``--json`` also writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="all parts at full size (about a quarter of an hour)")
-    parser.add_argument("--part", default="", help="ops, modules, faults, probe or cost")
+    parser.add_argument(
+        "--part", default="", help="ops, other (float64, float8), modules, faults, probe, cost or overhead"
+    )
     parser.add_argument("--seeds", type=int, default=0, help="seeds a case (default 2; 6 with --full)")
     parser.add_argument("--first", type=int, default=1000, help="the first seed; those below 1000 were used in tuning")
     parser.add_argument("--least", type=float, default=0.03, help="seconds a plain run must take to measure its cost")
@@ -270,9 +279,20 @@ def main() -> None:
     if wants("ops"):
         for title, held in (("operations, tuned", False), ("operations, held out", True)):
             tally = Tally()
-            timed(title, lambda t=tally, h=held: honest_ops(t, seeds, (17, *SIZES), h))
+            timed(title, lambda t=tally, h=held: honest_ops(t, seeds, (17, *SIZES), h, DTYPES))
             show(title, tally)
             figures[title] = {
+                "runs": tally.runs,
+                "alarms": dict(tally.alarms),
+                "required": max(tally.required),
+                "median": float(np.median(tally.ratios)),
+            }
+    if wants("other"):
+        for name, dtype in OTHER.items():
+            tally = Tally()
+            timed(name, lambda t=tally, d={name: dtype}: honest_ops(t, seeds, (17, 64, 512), None, d))
+            show(f"operations, {name}", tally)
+            figures[f"operations, {name}"] = {
                 "runs": tally.runs,
                 "alarms": dict(tally.alarms),
                 "required": max(tally.required),
@@ -290,6 +310,11 @@ def main() -> None:
                 "required": max(tally.required),
                 "median": float(np.median(tally.ratios)),
             }
+    if wants("overhead"):
+        rows = eager.overhead()
+        for name, run, grads, compare in rows:
+            print(f"overhead, {name}: run {run:.2f} ms, with gradients {grads:.2f} ms, compare {compare:.2f} ms")
+        figures["overhead ms"] = {name: [round(v, 3) for v in values] for name, *values in rows}
     if wants("cost"):
         for title, backward in (("forward", False), ("forward and backward", True)):
             rows = timed("cost", lambda b=backward: eager.cost(args.least, b, args.only))

@@ -54,6 +54,15 @@ def differentiable(case: modules.Case) -> bool:
     return case.name != "argmax"
 
 
+def _half_sums(module: Any, batch: int, dtype: Any) -> int:
+    """How many terms torch's CPU convolutions add up in half precision: a transposed one its taps; in float16 (without
+    a native kernel) any convolution's input gradient its taps, its weight gradient the samples of a batch."""
+    found = [m for m in module.modules() if isinstance(m, torch.nn.modules.conv._ConvNd)]
+    if dtype is not torch.float16:
+        found = [m for m in found if m.transposed]
+    return max((batch, *(m.weight[0, 0].numel() for m in found))) if found else 0
+
+
 def runs(tally: Any, seeds: range, held_out: bool, dtypes: dict[str, Any]) -> list[str]:
     """Every module, dtype and seed: eager in its own dtype under the stepwise model, and float32 rounded once.
 
@@ -73,9 +82,10 @@ def runs(tally: Any, seeds: range, held_out: bool, dtypes: dict[str, Any]) -> li
                 if dtype in HALF:
                     half = form_of(HALF[dtype])
                     model = oracle.Accumulation.fp32()
-                    # torch's CPU kernels add in half: the taps of a transposed convolution, affine gradients over rows
-                    if "transposed" in case.name:
-                        model = model.split(9, half)
+                    # torch's CPU kernels add in half: affine gradients over rows, and what ``_half_sums`` tells
+                    sums = _half_sums(module, tensors[0].shape[0], dtype)
+                    if sums:
+                        model = model.split(sums, half)
                     elif any(word in case.name for word in ("norm", "embedding", "transformer")):
                         model = model.split(32, half)
                     ways.append(("eager", model.stepwise(half), module, tensors))
@@ -184,3 +194,38 @@ def _seconds(work: Any) -> float:
     start = time.process_time()
     work()
     return time.process_time() - start
+
+
+TINY: dict[str, tuple[Any, list[tuple[int, ...]]]] = {
+    "softmax 8x64": (lambda x: torch.softmax(x, -1), [(8, 64)]),
+    "matmul 32x32x32": (torch.matmul, [(32, 32), (32, 32)]),
+    "layer norm 8x64": (lambda x, w, b: torch.nn.functional.layer_norm(x, (64,), w, b), [(8, 64), (64,), (64,)]),
+    "linear module 8x64": (torch.nn.Linear(64, 64), [(8, 64)]),
+    "attention 2x32x32": (torch.nn.functional.scaled_dot_product_attention, [(1, 2, 32, 32)] * 3),
+}
+
+
+def overhead(device: str = "cpu", repeats: int = 30) -> list[tuple[str, float, float, float]]:
+    """What one call costs at tiny shapes, in milliseconds: (case, run, run with gradients, compare)."""
+    found = []
+    for name, (reference, shapes) in TINY.items():
+        call = reference.to(device) if isinstance(reference, torch.nn.Module) else reference
+        tensors = [gen.draw("normal", s, torch.float32, k).to(device) for k, s in enumerate(shapes)]
+        leaves = [t.clone().requires_grad_() for t in tensors]
+        told = oracle.run(call, tensors)
+        results = [o.value.float() for o in told.outputs]
+        times = []
+        for work in (
+            lambda c=call, t=tensors: oracle.run(c, t),
+            lambda c=call, t=leaves: oracle.run(c, t, grads=True),
+            lambda r=results, t=told: oracle.compare_all(r, t),
+        ):
+            work()
+            start = time.perf_counter()
+            for _ in range(repeats):
+                work()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            times.append(1e3 * (time.perf_counter() - start) / repeats)
+        found.append((name, times[0], times[1], times[2]))
+    return found

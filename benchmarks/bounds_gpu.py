@@ -40,6 +40,7 @@ KINDS = (
     "tiny_scale",
     "shifted",
     "steep",
+    "peaked",
 )
 EDGES = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, float("inf"))
 
@@ -362,6 +363,11 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     record = Record()
+    cost = eager.overhead(args.device, 10)
+    for case, *values in cost:
+        print(
+            f"overhead, {case}: run {values[0]:.2f} ms, with gradients {values[1]:.2f} ms, compare {values[2]:.2f} ms"
+        )
     start = time.perf_counter()
     for name, part in parts(record, args.device, args.first, args.scale):
         if args.only not in ("", name):
@@ -375,6 +381,7 @@ def main() -> None:
         except Exception as error:  # one part must not cost the others' figures
             print(f"{name} stopped: {type(error).__name__}: {error}"[:600])
         found = record.summary()
+        found["overhead ms"] = {case: [round(v, 3) for v in values] for case, *values in cost}
         print(
             f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, "
             f"{len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}",

@@ -1,4 +1,6 @@
-"""Operations written by hand in float32 numpy, with the summation order and one fault as parameters.
+"""Operations written by hand in numpy, with the summation order and one fault as parameters.
+
+They compute in float32, or in float64 for float64 inputs.
 
 Honest candidates for the error bound, and the precision faults it must find. They share no code with the oracle.
 """
@@ -36,7 +38,7 @@ def narrow(x: Array, dtype: Any) -> Array:
 
 
 def _fold(terms: Array, order: str, seed: int) -> Array:
-    """Float32 sum over axis 0 in the named order."""
+    """Sum over axis 0 in the named order, in the type of the terms."""
     n = terms.shape[0]
     if order == "reversed":
         terms = terms[::-1]
@@ -52,13 +54,13 @@ def _fold(terms: Array, order: str, seed: int) -> Array:
         size = int(order.split()[1])
         whole = n // size * size
         parts = terms[:whole].reshape(-1, size, *terms.shape[1:])
-        blocks = np.zeros(parts.shape[:1] + parts.shape[2:], np.float32)
+        blocks = np.zeros(parts.shape[:1] + parts.shape[2:], terms.dtype)
         for k in range(size):
             blocks = blocks + parts[:, k]
         terms = np.concatenate([blocks, terms[whole:]])
-    total = np.zeros(terms.shape[1:], np.float32)
+    total = np.zeros(terms.shape[1:], terms.dtype)
     if terms.ndim > 1 and terms[0].size > 1:
-        return np.add.reduce(terms, axis=0, dtype=np.float32)
+        return np.add.reduce(terms, axis=0, dtype=terms.dtype)
     for term in terms:
         total = total + term
     return total
@@ -84,12 +86,14 @@ def _fold16(terms: Array, fault: str, dtype: Any) -> Array:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a candidate computes: summation order, accumulator type of a faulty one, and other faults by name."""
+    """How a candidate computes: summation order, accumulator type of a faulty one, other faults by name, and the type
+    of honest arithmetic."""
 
     order: str = "sequential"
     fault: str = ""
     half: Any = torch.bfloat16
     seed: int = 0
+    real: Any = np.float32
 
     def sum(self, x: Array) -> Array:
         """Sum over the last axis, kept as size 1."""
@@ -99,7 +103,7 @@ class Arithmetic:
         if self.fault in SUM_FAULTS:
             return _fold16(terms, self.fault, self.half)[..., None]
         if self.order == "library":
-            return x.sum(-1, keepdims=True, dtype=np.float32)
+            return x.sum(-1, keepdims=True, dtype=x.dtype)
         return _fold(terms, self.order, self.seed)[..., None]
 
     def matmul(self, a: Array, b: Array) -> Array:
@@ -126,15 +130,15 @@ class Arithmetic:
         y = np.exp(x)
         if self.fault == "2^-11 exponential":
             y = y * (1 + np.float32(2.0**-11) * np.sin(x * 1000).astype(np.float32))
-        return y.astype(np.float32)
+        return y.astype(x.dtype)
 
-    def eps(self, value: float) -> np.float32:
+    def eps(self, value: float) -> Any:
         """The stabiliser of a denominator, or 0 where it is dropped."""
-        return np.float32(0.0 if self.fault == "dropped eps" else value)
+        return self.real(0.0 if self.fault == "dropped eps" else value)
 
     def moments(self, x: Array) -> tuple[Array, Array]:
         """Mean and biased variance: two passes, or one for the faulty candidate."""
-        n = np.float32(x.shape[-1])
+        n = self.real(x.shape[-1])
         mean = self.step(self.sum(x) / n)
         if self.fault == "one-pass variance":
             return mean, self.sum(x * x) / n - mean * mean
@@ -187,13 +191,13 @@ def _sum(k: Arithmetic, x: Array) -> Array:
 
 @op("mean", lambda x: x.mean(-1), "x", _SUM)
 def _mean(k: Arithmetic, x: Array) -> Array:
-    return k.sum(x)[..., 0] / np.float32(x.shape[-1])
+    return k.sum(x)[..., 0] / k.real(x.shape[-1])
 
 
 @op("var", lambda x: x.var(-1), "x", ("one-pass variance", "dropped last", *SUM_FAULTS))
 def _var(k: Arithmetic, x: Array) -> Array:
     n = x.shape[-1]
-    return (k.moments(x)[1] * np.float32(n / (n - 1)))[..., 0]
+    return (k.moments(x)[1] * k.real(n / (n - 1)))[..., 0]
 
 
 @op("std", lambda x: x.std(-1), "x", ("one-pass variance", "dropped last", *SUM_FAULTS), held_out=True)
@@ -210,7 +214,7 @@ def _layer_norm(k: Arithmetic, x: Array, w: Array, b: Array) -> Array:
 @op("layer_norm scale-bias", lambda x, w, b: F.layer_norm(x, w.shape, w, b, 1e-5), "xwb", ())
 def _layer_norm_affine(k: Arithmetic, x: Array, w: Array, b: Array) -> Array:
     mean, var = k.moments(x)
-    scale = w / np.sqrt(var + np.float32(1e-5))
+    scale = w / np.sqrt(var + k.real(1e-5))
     return x * scale + (b - mean * scale)
 
 
@@ -221,14 +225,14 @@ def _layer_norm_welford(k: Arithmetic, x: Array, w: Array, b: Array) -> Array:
     order = np.random.default_rng(k.seed).permutation(x.shape[-1]) if k.order == "permuted" else range(x.shape[-1])
     for count, at in enumerate(order, 1):
         delta = x[..., at : at + 1] - mean
-        mean = mean + delta / np.float32(count)
+        mean = mean + delta / k.real(count)
         m2 = m2 + delta * (x[..., at : at + 1] - mean)
-    return (x - mean) / np.sqrt(m2 / np.float32(x.shape[-1]) + np.float32(1e-5)) * w + b
+    return (x - mean) / np.sqrt(m2 / k.real(x.shape[-1]) + k.real(1e-5)) * w + b
 
 
 @op("rms_norm", lambda x, w: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * w, "xw", _NORM[1:])
 def _rms_norm(k: Arithmetic, x: Array, w: Array) -> Array:
-    mean = k.step(k.sum(x * x) / np.float32(x.shape[-1]))
+    mean = k.step(k.sum(x * x) / k.real(x.shape[-1]))
     return k.step(x / np.sqrt(mean + k.eps(1e-5))) * w
 
 
@@ -268,13 +272,13 @@ def _matmul(k: Arithmetic, x: Array, c: Array) -> Array:
 @op("linear gelu", lambda x, c: F.gelu(x @ c), "xc", ("bf16 intermediates", *_MM), held_out=True)
 def _linear_gelu(k: Arithmetic, x: Array, c: Array) -> Array:
     h = torch.from_numpy(np.ascontiguousarray(k.step(k.matmul(x, c))))
-    return (0.5 * h * (1 + torch.erf(h * 0.70710678))).numpy()
+    return (0.5 * h * (1 + torch.erf(h * 0.5**0.5))).numpy()
 
 
 @op("mse", lambda x, y: ((x - y) ** 2).mean(-1), "xy", ("bf16 intermediates", *_SUM))
 def _mse(k: Arithmetic, x: Array, y: Array) -> Array:
     d = k.step(x - y)
-    return (k.sum(d * d) / np.float32(x.shape[-1]))[..., 0]
+    return (k.sum(d * d) / k.real(x.shape[-1]))[..., 0]
 
 
 @op("dot", lambda x, y: (x * y).sum(-1), "xy", _SUM)
@@ -285,7 +289,7 @@ def _dot(k: Arithmetic, x: Array, y: Array) -> Array:
 @op("cosine", lambda x, y: (x * y).sum(-1) / (x.norm(dim=-1) * y.norm(dim=-1) + 1e-6), "xy", _SUM, held_out=True)
 def _cosine(k: Arithmetic, x: Array, y: Array) -> Array:
     lengths = np.sqrt(k.sum(x * x)) * np.sqrt(k.sum(y * y))
-    return (k.sum(x * y) / (lengths + np.float32(1e-6)))[..., 0]
+    return (k.sum(x * y) / (lengths + k.real(1e-6)))[..., 0]
 
 
 @op("cross_entropy", lambda x, t: F.cross_entropy(x, t, reduction="none"), "xt", _EXP, held_out=True)
@@ -305,7 +309,9 @@ def _cross_entropy(k: Arithmetic, x: Array, t: Array) -> Array:
 def _kl(k: Arithmetic, x: Array, y: Array) -> Array:
     p = _softmax(k, y)
     logs = _log_softmax(k, x)
-    return k.sum(np.where(p > 0, p * (np.log(np.maximum(p, 1e-45)) - logs), 0).astype(np.float32))[..., 0]
+    return k.sum(
+        np.where(p > 0, p * (np.log(np.maximum(p, np.finfo(p.dtype).smallest_subnormal)) - logs), 0).astype(p.dtype)
+    )[..., 0]
 
 
 @op(
@@ -316,9 +322,9 @@ def _kl(k: Arithmetic, x: Array, y: Array) -> Array:
     held_out=True,
 )
 def _attention(k: Arithmetic, x: Array, c: Array, y: Array) -> Array:
-    s = k.step(k.matmul(x, c) / np.float32(8))
+    s = k.step(k.matmul(x, c) / k.real(8))
     e = k.exp(s - s.max(-1, keepdims=True))
-    return np.matmul(k.step(e), y[:8]) / e.sum(-1, keepdims=True, dtype=np.float32)
+    return np.matmul(k.step(e), y[:8]) / e.sum(-1, keepdims=True, dtype=e.dtype)
 
 
 @op("swiglu", lambda x, c, w: F.silu((x * w) @ c) * (x @ c), "xcw", ("bf16 intermediates", *_MM), held_out=True)
@@ -337,12 +343,12 @@ def _cumsum(k: Arithmetic, x: Array) -> Array:
             out.append(total)
         return torch.stack(out, -1).numpy()
     if not k.order.startswith("blocks"):
-        return np.add.accumulate(x, -1, dtype=np.float32)
+        return np.add.accumulate(x, -1, dtype=x.dtype)
     size = int(k.order.split()[1])
     if x.shape[-1] % size:
-        return np.add.accumulate(x, -1, dtype=np.float32)
-    parts = np.add.accumulate(x.reshape(*x.shape[:-1], -1, size), -1, dtype=np.float32)
-    before = np.add.accumulate(parts[..., -1], -1, dtype=np.float32) - parts[..., -1] * 0
+        return np.add.accumulate(x, -1, dtype=x.dtype)
+    parts = np.add.accumulate(x.reshape(*x.shape[:-1], -1, size), -1, dtype=x.dtype)
+    before = np.add.accumulate(parts[..., -1], -1, dtype=x.dtype) - parts[..., -1] * 0
     carry = np.concatenate([np.zeros_like(before[..., :1]), before[..., :-1]], -1)
     return (parts + carry[..., None]).reshape(x.shape)
 
@@ -361,9 +367,9 @@ def _batch_norm(k: Arithmetic, x: Array) -> Array:
 
 @op("layer_norm grad", lambda x, w: F.layer_norm(x, w.shape, w, None, 1e-5), "xw", SUM_FAULTS, grads=True)
 def _layer_norm_grad(k: Arithmetic, x: Array, w: Array, g: Array) -> tuple[Array, ...]:
-    n = np.float32(x.shape[-1])
+    n = k.real(x.shape[-1])
     mean, var = k.moments(x)
-    r = 1 / np.sqrt(var + np.float32(1e-5))
+    r = 1 / np.sqrt(var + k.real(1e-5))
     z, gw = (x - mean) * r, g * w
     dx = (gw - k.sum(gw) / n - z * (k.sum(gw * z) / n)) * r
     return dx, k.sum(np.ascontiguousarray((g * z).T))[:, 0]
@@ -384,8 +390,8 @@ def _softmax_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
     held_out=True,
 )
 def _rms_norm_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
-    n = np.float32(x.shape[-1])
-    r = 1 / np.sqrt(k.sum(x * x) / n + np.float32(1e-5))
+    n = k.real(x.shape[-1])
+    r = 1 / np.sqrt(k.sum(x * x) / n + k.real(1e-5))
     return (g * r - x * (k.sum(g * x) / n) * r * r * r,)
 
 
@@ -400,8 +406,8 @@ def _logsumexp_grad(k: Arithmetic, x: Array, g: Array) -> tuple[Array, ...]:
 
 
 def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> list[Any]:
-    """Inputs of an operation in ``dtype``: the kind of values in x, normal in the others (steep or peaked in y too where x is),
-    indices for t."""
+    """Inputs of an operation in ``dtype``: the kind of values in x, normal in the others (steep or peaked in y too
+    where x is), indices for t."""
     found: list[Any] = []
     for at, role in enumerate(what.roles):
         own = seed * 31 + at
@@ -409,14 +415,17 @@ def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> l
             t = gen.draw(kind, (rows, n), dtype, own)
         elif role == "y":
             t = gen.draw(
-                kind if kind in ("steep", "peaked") else "normal", (8 if "attention" in what.name else rows, n), dtype, own
+                kind if kind in ("steep", "peaked") else "normal",
+                (8 if "attention" in what.name else rows, n),
+                dtype,
+                own,
             )
         elif role == "c":
             t = gen.draw("normal", (n, 8), dtype, own, axis=0)
         elif role == "t":
             t = torch.randint(0, n, (rows,), generator=torch.Generator().manual_seed(own))
             if kind == "steep":
-                t[::2] = found[0].argmax(-1)[::2]
+                t[::2] = found[0].float().argmax(-1)[::2]
         else:
             t = (gen.draw("normal", (n,), torch.float64, own) / 4 + (1.0 if role == "w" else 0.0)).to(dtype)
         if role != "t" and what.grads:
@@ -425,16 +434,19 @@ def make(what: Op, n: int, dtype: Any, kind: str, seed: int, rows: int = 4) -> l
     return found
 
 
-def run(what: Op, arithmetic: Arithmetic, tensors: list[Any], upstream: Any = None) -> list[Any]:
-    """The candidate's outputs (or gradients) in the dtype of the inputs."""
+def run(what: Op, arithmetic: Arithmetic, tensors: list[Any], upstream: Any = None, out: Any = None) -> list[Any]:
+    """The candidate's outputs (or gradients) in ``out``, by default the dtype of the inputs."""
     dtype = tensors[0].dtype
-    arrays = [t.detach().float().numpy() if t.is_floating_point() else t.numpy() for t in tensors]
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    if dtype is torch.float64:
+        arithmetic = replace(arithmetic, real=np.float64)
+    arrays = [t.detach().to(wide).numpy() if t.is_floating_point() else t.numpy() for t in tensors]
     if upstream is not None:
-        arrays.append(upstream.float().numpy())
+        arrays.append(upstream.to(wide).numpy())
     with np.errstate(all="ignore"):
         found = what.candidate(arithmetic, *arrays)
     results = found if isinstance(found, tuple) else (found,)
-    return [torch.from_numpy(np.ascontiguousarray(r, dtype=np.float32)).to(dtype) for r in results]
+    return [torch.from_numpy(np.ascontiguousarray(r, dtype=arithmetic.real)).to(out or dtype) for r in results]
 
 
 def faults(what: Op, dtype: Any) -> Iterator[Arithmetic]:

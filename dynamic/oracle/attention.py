@@ -20,14 +20,14 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 PIECE = 1 << 16
 """Scores in one piece; fewer scores than this are not cut."""
 
-_plain = F.scaled_dot_product_attention
+_plain: Any = F.scaled_dot_product_attention
 
 
 @contextlib.contextmanager
 def piecewise() -> Iterator[None]:
     """``scaled_dot_product_attention`` of torch.nn.functional, cut in pieces; restored on leaving."""
     before = F.scaled_dot_product_attention
-    F.scaled_dot_product_attention = attention  # type: ignore[assignment]
+    F.scaled_dot_product_attention = attention
     try:
         yield
     finally:
@@ -53,7 +53,7 @@ def attention(
     return _Pieces.apply(query, key, value, attn_mask, is_causal, scale)
 
 
-class _Pieces(torch.autograd.Function):
+class _Pieces(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: Any) -> Tensor:
         ctx.save_for_backward(q, k, v, mask)

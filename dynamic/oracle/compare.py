@@ -218,7 +218,7 @@ def judge_subnormals(
     kind = form(keeping.dtype)
     room = keeping.bound * (1 + kind.u) + keeping.value.abs() * kind.u + kind.eta
     moved = torch.maximum(flushing_inputs.bound, torch.where(keeping.value.abs() < kind.tiny, keeping.value.abs(), 0.0))
-    shows = bool((moved > room).any())
+    shows = bool(((moved > room) | (flushing_inputs.undetermined & ~keeping.undetermined)).any())
     if compare(candidate, keeping, strict).ok:
         return SubnormalAnswer.PRESERVES if shows else SubnormalAnswer.NOT_SHOWN
     if compare(candidate, flushing, loose).ok:

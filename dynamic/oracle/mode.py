@@ -126,9 +126,9 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
             self._eta = self._eta.to(size.device)
         return torch.add(self._eta, size, alpha=factor, out=size)
 
-    def jump(self, size: Tensor) -> Tensor:
-        """What a choice that rounding makes may move, as a table entry: twice the proven size over λ (λ 4 suffices)."""
-        return size * (1.0 if self.lam == 1.0 else 2.0 / self.lam)
+    def jump(self, size: Tensor, gain: float = 1.0) -> Tensor:
+        """What a choice that rounding makes may move, gain·size, as a table entry: twice that over λ (λ 4 suffices)."""
+        return size * (gain if self.lam == 1.0 else gain * 2.0 / self.lam)
 
     def tiny(self, y: Tensor, i: Tensor | None) -> Tensor | None:
         """``i`` with the model's eta added in place: underflow of a product or a quotient."""

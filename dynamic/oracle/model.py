@@ -37,7 +37,7 @@ class Accumulation:
     summed in ``u_block``; or the sum is split in ``parts`` whose results are rounded to and added in ``u_part``.
     ``u_step`` and ``eta_step`` are the roundoff and half the smallest step of an intermediate stored between two
     operations (unfused half-precision kernels).
-    ``twice`` doubles the bound where the float64 reference is no better than the candidate.
+    ``twice`` says that the float64 reference is no better than the candidate: see ``reference_share``.
     ``provenance`` says who chose the model: ``default``, ``contract`` or ``ir``.
     """
 
@@ -60,6 +60,12 @@ class Accumulation:
     def lam(self) -> float:
         """The factor on the compute part of the bound: 8 for exchangeable orders, 1 for the worst case."""
         return EXCHANGEABLE_LAMBDA if self.order is Order.EXCHANGEABLE else 1.0
+
+    @property
+    def reference_share(self) -> float:
+        """What the bound is multiplied by for the reference's own error: two independent errors add up in the square
+        (sqrt 2), two worst cases add up (2); 1 where the reference is far better."""
+        return 1.0 if not self.twice else 2.0 if self.order is Order.WORST else 2.0**0.5
 
     @staticmethod
     def fp32(*, worst: bool = False) -> Accumulation:

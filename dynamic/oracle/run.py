@@ -190,9 +190,12 @@ def _bounded(mode: BoundMode, name: str, t: Tensor, dtype: DType) -> Bounded:
     nothing = torch.zeros((), dtype=torch.float64, device=t.device).expand(t.shape)
     if not t.is_floating_point() or (err.c is None and err.i is None):
         return Bounded(name, t, nothing, und, dtype if t.is_floating_point() else t.dtype, choice)
-    factor = mode.lam * (2 if mode.model.twice else 1)
-    single = err.c if err.i is None else err.i if err.c is None else None
-    bound = single * factor if single is not None else (err.c + err.i).mul_(factor)
+    factor = mode.lam * mode.model.reference_share
+    bound: Tensor
+    if err.c is not None and err.i is not None:
+        bound = (err.c + err.i).mul_(factor)
+    else:
+        bound = (err.i if err.c is None else err.c) * factor
     if not bool(torch.isfinite(bound.sum())):
         und = und | (~torch.isfinite(bound) & torch.isfinite(t))
         bound = bound.nan_to_num_(0.0, 0.0)

@@ -14,6 +14,8 @@ The last is only used where a sample of the terms looks exchangeable: see ``stru
 Terms that are nothing beside the rest do not count. Rounded to nearest, an addition errs by at most the size of either
 operand, so of all additions that take in negligible terms only (of mass m) the errors add up to m: with N the number
 of the others, every law above gets + m. Terms below u·A/N are taken as such: m <= u·A.
+
+Terms on a lattice may round mostly one way: see ``drift``.
 """
 
 from __future__ import annotations
@@ -150,7 +152,7 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         small.masked_fill_(small > norm(x, 1, dims, keepdim=True).mul_(ctx.u / n), 0.0)
         few = torch.where(small > 0, 0.0, x)
         n = max(1, int(torch.count_nonzero(few, dims).max()))
-        mass = small.sum(dims, keepdim=keepdim).div_(ctx.lam)
+        mass = small.sum(dims, keepdim=keepdim).div_(ctx.lam) if bool(small.any()) else None
     new = fresh_sum(
         ctx,
         op,
@@ -161,8 +163,9 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         lambda: sample_rows(few, dims),
         (lambda whole: on_lattice(x, whole, ctx.u)) if e.exact and not (ctx.model.block or ctx.model.parts) else None,
     )
-    new = new if mass is None else Err(plus(new.c, mass), new.i, new.und)
-    c, i = new.c, new.i
+    c, i = new.c if new.exact and n > 1 else plus(new.c, mass), new.i
+    if n > FEW and i is not None:
+        c = plus(c, drift(ctx, x, s, dims, keepdim))
     if e.c is not None:
         c = plus(c, e.c.sum(dims, keepdim=keepdim))
     if e.i is not None:
@@ -174,6 +177,31 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         for d in sorted(dims, reverse=True):
             und = und.any(d, keepdim=keepdim)
     return Err(c, i, und)
+
+
+def drift(ctx: BoundMode, x: Tensor, s: Tensor, dims: tuple[int, ...], keepdim: bool) -> Tensor | None:
+    """What rounding adds up to in one direction, over λ and doubled: terms on a lattice (squares of 16-bit values)
+    leave residues of an ulp of the sum that are not spread evenly.
+
+    At partial sums of one binade, added in any order, the roundings of terms that are multiples of ulp/1024 are those
+    of the terms themselves: |Σ (round(x/ulp) − x/ulp)|·ulp; taken for the sum's binade and the one below.
+    """
+    size = torch.maximum(s.abs(), torch.linalg.vector_norm(x, 2, dims, keepdim=keepdim))
+    top = float(size.max())
+    if not 0.0 < top < float("inf"):
+        return None
+    steps = sample_rows(x, dims) / (2.0 ** np.floor(np.log2(top)) * ctx.u / 512)
+    if not bool((steps == np.rint(steps)).all()):
+        return None
+    ulp = torch.exp2(size.clamp_(min=1e-300).log2_().floor_()).mul_(2 * ctx.u)
+    for d in () if keepdim else sorted(dims):
+        ulp = ulp.unsqueeze(d)
+    worst: Tensor | None = None
+    for level in (ulp, ulp / 2):
+        terms = x / level
+        found = torch.round(terms).sub_(terms).sum(dims, keepdim=True).abs_().mul_(level)
+        worst = found if worst is None else torch.maximum(worst, found)
+    return worst.reshape(s.shape).mul_(2 / ctx.lam)  # type: ignore[union-attr]
 
 
 def _mostly_small(x: Tensor, share: float) -> bool:

@@ -13,15 +13,22 @@ if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
 
 
-def scaled(total: Tensor | None, gain: Any, e: Tensor) -> Tensor:
-    """total + |gain|·e; a gain of None is 1, a number is a factor, a tensor holds |gain| already."""
-    if gain is None or (not isinstance(gain, torch.Tensor) and gain == 1):
-        return e if total is None else total + e
+def scaled(total: Tensor | None, gain: Any, e: Tensor, own: bool) -> Tensor:
+    """total + |gain|·e; a gain of None is 1, a number is a factor, a tensor holds |gain| already. Formed in place where
+    ``total`` is the caller's own."""
     if isinstance(gain, torch.Tensor):
-        if total is not None and total.shape == torch.broadcast_shapes(gain.shape, e.shape):
-            return torch.addcmul(total, gain, e)
-        return gain * e if total is None else total + gain * e
-    return e * abs(gain) if total is None else torch.add(total, e, alpha=abs(gain))
+        if total is None:
+            return gain * e
+        shape = torch.broadcast_shapes(gain.shape, e.shape)
+        if total.shape == shape:
+            return total.addcmul_(gain, e) if own else torch.addcmul(total, gain, e)
+        return total + gain * e
+    factor = 1.0 if gain is None else abs(gain)
+    if total is None:
+        return e if factor == 1 else e * factor
+    if own and total.shape == torch.broadcast_shapes(total.shape, e.shape):
+        return total.add_(e, alpha=factor)
+    return torch.add(total, e, alpha=factor)
 
 
 def linear(
@@ -30,9 +37,11 @@ def linear(
     """Σ gain·error over ``parts`` of (error, gain) or (error, gain, source tensor), + ``fresh`` independent error.
 
     The independent error of a source smaller than y is the same for many results: it counts as systematic.
+    ``fresh`` is written to.
     """
     c: Tensor | None = None
     i = fresh
+    own_c, own_i = False, True
     for part in parts:
         e, gain = part[0], part[1]
         if e.exact:
@@ -40,11 +49,15 @@ def linear(
         if len(part) > 2 and part[2].shape != y.shape:
             e = e.systematic()
         if e.c is not None:
-            c = scaled(c, gain, e.c)
+            c, own_c = scaled(c, gain, e.c, own_c), c is not None or _changes(gain)
         if e.i is not None:
-            i = scaled(i, gain, e.i)
+            i, own_i = scaled(i, gain, e.i, own_i), i is not None or _changes(gain)
         und = either(und, e.und)
     return Err(c, i, und)
+
+
+def _changes(gain: Any) -> bool:
+    return gain is not None and (isinstance(gain, torch.Tensor) or abs(gain) != 1)
 
 
 def clean(gain: Tensor) -> Tensor:

@@ -179,8 +179,16 @@ def _steps(name: str) -> None:
     rule(name)(apply)
 
 
-for _name in ("floor", "ceil", "round", "trunc", "sign", "sgn", "signbit"):
+for _name in ("floor", "ceil", "round", "trunc"):
     _steps(_name)
+
+
+@rule("sign", "sgn", "signbit")
+def sign(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
+    """The sign of x: undetermined where |x| <= λe."""
+    e = ctx.err(x)
+    total = e.total() if x.is_floating_point() else None
+    return Err(None, None, e.und if total is None else either(e.und, x.abs() <= total * ctx.lam))
 
 
 @rule("reciprocal")

@@ -17,7 +17,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
-from kcontract.dynamic.oracle.tables import Err
+from kcontract.dynamic.oracle.tables import Err, either
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -76,6 +76,30 @@ def _log(name: str, scale: float) -> None:
 _log("log", 1.0)
 _log("log2", 1 / LOG2)
 _log("log10", 1 / math.log(10))
+
+
+@rule("xlogy")
+def xlogy(ctx: BoundMode, y: Tensor, x: Any, o: Any) -> Err:
+    """y = x·ln o: (|ln o| + λe_o/(o − λe_o))·e_x + |x|·e_o/(o − λe_o) + 4u|y| + 6u|x|; undetermined where o <= λe_o
+    beside an x that is not 0, and where o is 0 beside an x in error."""
+    x, o = (
+        t if isinstance(t, torch.Tensor) else torch.full((), float(t), dtype=y.dtype, device=y.device) for t in (x, o)
+    )
+    ex, eo = ctx.err(x), ctx.err(o)
+    reach_x, reach_o = ex.total(), eo.total()
+    pole = gain_x = gain_o = None
+    if reach_x is not None:
+        gain_x = clean(torch.log(o).abs_())
+        pole = (o <= 0) & (reach_x > 0)
+    if reach_o is not None:
+        low = o - reach_o * ctx.lam
+        pole = either(pole, (low <= 0) & (o > 0) & (x != 0))
+        steep = clean(low.clamp_(min=0.0).reciprocal_()).masked_fill_(low <= 0, 0.0)
+        gain_o = clean(x.abs() * steep)
+        gain_x = gain_x if gain_x is None else torch.addcmul(gain_x, steep, reach_o, value=ctx.lam)
+    pole = pole if pole is not None and bool(pole.any()) else None
+    fresh = clean(ctx.fresh(y, 4.0).add_(x.abs(), alpha=6 * ctx.u))
+    return linear(ctx, y, [(ex, gain_x, x), (eo, gain_o, o)], fresh, pole)
 
 
 @rule("log1p")

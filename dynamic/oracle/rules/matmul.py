@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,22 +69,26 @@ def product(
                 ctx.record(op, "u·N/8·sqrt(S² + Q)", n)
                 cut = (2 * model.u * n / MMA_DEPTH / ctx.lam) ** 2
                 k, s2 = k + cut, s2 + cut
-        i = _independent(ctx, mul, a, b, ea, eb, k)
-        if s2:
-            i = torch.mul(y, y).mul_(s2) if i is None else i.addcmul_(y, y, value=s2)
+        i = torch.mul(y, y).mul_(s2) if s2 else None
+        for found in _independent(ctx, mul, a, b, ea, eb, k):
+            i = _gather(i, found)
         i = None if i is None else i.clamp_(min=0.0).sqrt_()
         if ea.c is not None:
             c = _signed(c, ea.c, a, _narrow(mul, b, 1))
         if eb.c is not None:
             c = _signed(c, eb.c, b, _narrow(mul, a, 0))
         if extra:
-            c = _add(c, _narrow(mul, b.abs(), 1)(a.abs().mul_(extra)))
+            c = _gather(c, _narrow(mul, b.abs(), 1)(a.abs().mul_(extra)))
         for part in shared:
             if part is not None:
                 c = plus(c, part) if c is None or c.shape != y.shape else c.add_(part)
         if ctx.matrix_units and n > MMA_DEPTH:
             cut = 2 * model.u * n / MMA_DEPTH / ctx.lam
-            c = y.abs().mul_(cut) if c is None else torch.add(c, y.abs(), alpha=cut, out=c if c.shape == y.shape else None)
+            c = (
+                y.abs().mul_(cut)
+                if c is None
+                else torch.add(c, y.abs(), alpha=cut, out=c if c.shape == y.shape else None)
+            )
     if c is not None and i is None:
         c = c.add_(model.eta) if c.shape == y.shape else c + model.eta
     else:
@@ -109,33 +113,41 @@ def _worst(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err,
     return plus(c, mul(left, right)).abs_()  # type: ignore[union-attr]
 
 
-def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Tensor | None:
-    """(k·a² + i_a² + c_a²)·(|b| + λe_b)² + a²·(i_b² + c_b²), or None where that is nothing.
+Scaled = tuple[Tensor, float]
+"""A tensor, often float32, and the factor it is to be multiplied by."""
+
+
+def _gather(total: Tensor | None, found: Scaled) -> Tensor:
+    """total + found in float64; in place, since both are the rule's own."""
+    part, factor = found
+    return part.double().mul_(factor) if total is None else total.add_(part, alpha=factor)
+
+
+def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Iterator[Scaled]:
+    """The parts of (k·a² + i_a² + c_a²)·(|b| + λe_b)² + a²·(i_b² + c_b²).
 
     Formed in units of sqrt(k) (of u where k is 0), so that float32 holds the squares.
     """
     unit = k or ctx.u**2
     left = torch.mul(a, a) if k else None
     left, right = _squares(left, ea, unit), _squares(None, eb, unit)
-    total = None
     if left is not None:
         e = eb.total()
         size = b if e is None else torch.add(b.abs(), e, alpha=ctx.lam)
-        total = _squared(mul, left, size)
+        yield _squared(mul, left, size), unit
     if right is not None:
-        part = _squared(lambda p, q: mul(q, p), right, a)
-        total = part if total is None else total.add_(part)
-    return None if total is None else total.mul_(unit)
+        yield _squared(lambda p, q: mul(q, p), right, a), unit
 
 
 def _squared(mul: Product, p: Tensor, root: Tensor) -> Tensor:
     """mul(p, root²) in float32 where neither leaves its range, else in float64."""
     narrow, square = p.float(), torch.mul(root, root, out=root.new_empty(root.shape, dtype=torch.float32))
-    if torch.count_nonzero(narrow) == torch.count_nonzero(p) and torch.count_nonzero(square) == torch.count_nonzero(root):
+    if torch.count_nonzero(narrow) == torch.count_nonzero(p) and torch.count_nonzero(square) == torch.count_nonzero(
+        root
+    ):
         found = mul(narrow, square)
         if bool(torch.isfinite(found.sum())):
-            del narrow, square
-            return found.double()
+            return found
     return mul(p, root * root)
 
 
@@ -146,27 +158,24 @@ def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
     return start
 
 
-def _add(total: Tensor | None, fresh: Tensor) -> Tensor:
-    """total + fresh in place; both are the rule's own."""
-    return fresh if total is None else total.add_(fresh)
-
-
-def _signed(total: Tensor | None, c: Tensor, value: Tensor, apply: Callable[[Tensor], Tensor]) -> Tensor:
+def _signed(total: Tensor | None, c: Tensor, value: Tensor, apply: Callable[[Tensor], Scaled]) -> Tensor:
     """total + |c·| + |(c·sgn value)·|: one product where no value is negative."""
-    total = _add(total, apply(c).abs_())
-    return total if float(value.min()) >= 0.0 else total.add_(apply(torch.copysign(c, value)).abs_())
+    for part in (c,) if float(value.min()) >= 0.0 else (c, torch.copysign(c, value)):
+        found, factor = apply(part)
+        total = _gather(total, (found.abs_(), factor))
+    return total
 
 
-def _narrow(mul: Product, fixed: Tensor, at: int) -> Callable[[Tensor], Tensor]:
+def _narrow(mul: Product, fixed: Tensor, at: int) -> Callable[[Tensor], Scaled]:
     """The product with ``fixed`` as its argument ``at``, in float32 after scaling both to at most 1; in float64 where
     the range of either is too wide."""
     fixed_top, small = _scaled_down(fixed)
 
-    def apply(p: Tensor) -> Tensor:
+    def apply(p: Tensor) -> Scaled:
         top, other = _scaled_down(p) if small is not None else (0.0, None)
         if small is None or other is None:
-            return mul(fixed, p) if at == 0 else mul(p, fixed)
-        return (mul(small, other) if at == 0 else mul(other, small)).double().mul_(top * fixed_top)
+            return (mul(fixed, p) if at == 0 else mul(p, fixed)), 1.0
+        return (mul(small, other) if at == 0 else mul(other, small)), top * fixed_top
 
     return apply
 

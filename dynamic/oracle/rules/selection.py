@@ -8,7 +8,6 @@ import torch
 
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
-from kcontract.dynamic.oracle.rules.algebra import linear
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
@@ -60,16 +59,25 @@ def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
         no = torch.zeros((), dtype=torch.bool, device=y.device)
         und = torch.where(cond, no if ea.und is None else ea.und, no if eb.und is None else eb.und)
     doubt = ctx.err(cond).und
-    c = parts[0]
-    if doubt is not None:
-        gap = torch.sub(a, b).abs_() if isinstance(a, torch.Tensor) else torch.sub(b, a).abs()
-        both = plus(ea.total(), eb.total())
-        jump = plus(ctx.jump(gap), both)
-        c = plus(c, torch.where(doubt, jump, 0.0))
-        und = either(und, doubt & ~torch.isfinite(gap))
-        if ea.und is not None or eb.und is not None:
-            und = either(und, doubt & either(ea.und, eb.und))
-        c = c.nan_to_num_(0.0, 0.0) if c is not None else None
+    if doubt is None or not bool(doubt.any()):
+        return Err(parts[0], parts[1], und)
+    at = doubt.expand(y.shape).nonzero(as_tuple=True)
+
+    def there(t: Any) -> Any:
+        return t.expand(y.shape)[at] if isinstance(t, torch.Tensor) else t
+
+    gap = (there(a) - there(b)).abs_() if isinstance(a, torch.Tensor) else torch.sub(there(b), a).abs_()
+    both = plus(ea.total(), eb.total())
+    c = torch.zeros_like(y) if parts[0] is None else parts[0]
+    finite = torch.isfinite(gap)
+    jump = ctx.jump(gap) if both is None else ctx.jump(gap).add_(there(both))
+    c[at] += jump.masked_fill_(~finite, 0.0)
+    lost = ~finite
+    if ea.und is not None or eb.und is not None:
+        lost |= there(either(ea.und, eb.und))
+    if bool(lost.any()):
+        und = torch.zeros_like(y, dtype=torch.bool) if und is None else und
+        und[at] |= lost
     return Err(c, parts[1], und)
 
 
@@ -126,21 +134,18 @@ def leaky_relu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, slope: 
 def kinked(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, kinks: list[float], gain: Any, jump: float) -> Err:
     """The gradient of a piecewise linear function: gain·e_g, and jump·(|g| + λe_g) where x ± λe meets a kink."""
     eg, ex = ctx.err(g), ctx.err(x)
-    out = linear(ctx, y, [(eg, gain() if not (eg.c is None and eg.i is None) else None)], None)
-    if eg.und is not None:
-        out = Err(out.c, out.i, eg.und & (gain() != 0))
+    slope = None if eg.exact else gain()
+    c, i = (None if p is None else slope * p for p in (eg.c, eg.i))
+    und = None if eg.und is None else eg.und & (slope != 0)
     total = ex.total()
     if total is not None:
         reach = total * ctx.lam
-        near = None
-        for kink in kinks:
-            near = either(near, ((x - kink).abs() <= reach) & (reach > 0))
-        if near is not None and bool(near.any()):
+        near = either(*((x - kink).abs_() < reach for kink in kinks))
+        if bool(near.any()):  # type: ignore[union-attr]
             size = g.abs()
             e = eg.total()
             if e is not None:
-                size = torch.add(size, e, alpha=ctx.lam)
-            out = Err(plus(out.c, ctx.jump(size).mul_(jump).mul_(near)), out.i, either(out.und, ex.und))
-    if ex.und is not None:
-        out = Err(out.c, out.i, either(out.und, ex.und))
-    return out
+                size.add_(e, alpha=ctx.lam)
+            size = ctx.jump(torch.where(near, size, 0.0), jump)
+            c = size if c is None else c.add_(size)
+    return Err(c, i, either(und, ex.und))

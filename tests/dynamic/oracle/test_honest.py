@@ -18,18 +18,10 @@ import bounds_ops
 SEED = 9000
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> object:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.parametrize("held_out", [False, True])
 def test_honest_operations_in_every_order(held_out: bool) -> None:
     tally = bounds.Tally()
-    bounds.honest_ops(tally, range(SEED, SEED + 2), (17, 64, 512), held_out)
+    bounds.honest_ops(tally, range(SEED, SEED + 2), (17, 64, 512), held_out, bounds.DTYPES)
     assert tally.runs > 450 and tally.alarms["oracle"] == 0, tally.worst
     assert max(tally.required) < 8
 
@@ -65,6 +57,6 @@ def test_the_probe_has_no_false_alarm_and_misses_nothing() -> None:
 def test_the_full_sweep() -> None:
     tally = bounds.Tally()
     for held_out in (False, True):
-        bounds.honest_ops(tally, range(SEED, SEED + 17), (17, 64, 512, 4096), held_out)
+        bounds.honest_ops(tally, range(SEED, SEED + 17), (17, 64, 512, 4096), held_out, bounds.DTYPES)
         bounds_eager.runs(tally, range(SEED, SEED + 8), held_out, bounds.DTYPES)
     assert tally.runs >= 20000 and tally.alarms["oracle"] == 0, tally.worst

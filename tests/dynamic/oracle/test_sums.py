@@ -1,0 +1,81 @@
+"""Terms that are nothing, terms that round one way, and the fault that only few terms show."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+import bounds
+import bounds_ops
+
+from kcontract.dynamic import inputs, oracle
+
+
+def _bound(x: Any, **options: Any) -> float:
+    return float(oracle.run(lambda t: t.sum(-1), [x], **options).outputs[0].bound.max())
+
+
+def test_terms_below_a_roundoff_do_not_lengthen_a_sum() -> None:
+    few = torch.zeros(1, 4096)
+    few[0, :16] = torch.linspace(1.0, 1.7, 16)
+    rest = few.clone()
+    rest[0, 16:] = torch.linspace(1e-14, 2e-14, 4080)
+    ordinary = few.clone()
+    ordinary[0, 16:] = torch.linspace(1e-3, 2e-3, 4080)
+    assert _bound(rest) < 2 * _bound(few) + 4080 * 2e-14
+    assert _bound(ordinary) > 5 * _bound(rest)
+
+
+def test_a_sequential_sum_of_a_million_nothings_stays_inside() -> None:
+    x = torch.full((1, 2048), 3e-9)
+    x[0, :4] = torch.tensor([0.9, 0.8, 0.7, 0.6])
+    total = np.float32(0)
+    for term in x[0].flip(0).numpy():  # the small ones first, where they do add up
+        total = np.float32(total + term)
+    told = oracle.run(lambda t: t.sum(-1), [x]).outputs[0]
+    assert oracle.compare(torch.tensor([float(total)]), told).ok
+
+
+def test_squares_of_sixteen_bit_values_may_round_mostly_one_way() -> None:
+    x = inputs.draw("signs", (4, 4096), torch.bfloat16, 8011 * 31)
+    told = oracle.run(lambda t: t.float().pow(2).sum(-1), [x], out_dtype=torch.float32).outputs[0]
+    worst = 0.0
+    for way in bounds_ops.honest(8011):
+        found = way.sum(x.float().numpy() ** 2)[:, 0]
+        result = oracle.compare(torch.from_numpy(np.ascontiguousarray(found)), told)
+        assert result.ok
+        worst = max(worst, result.required)
+    assert worst < 4
+    wide = oracle.run(lambda t: t.pow(2).sum(-1), [x.float() * 1.0001 + 0.00001]).outputs[0]
+    assert float(told.bound.max()) > 1.2 * float(wide.bound.max()), "the drift is part of the bound"
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_an_exponential_off_by_two_to_the_minus_eleven_shows_in_a_long_divergence(seed: int) -> None:
+    what = next(o for o in bounds_ops.ALL if o.name == "kl_div")
+    tensors = bounds_ops.make(what, 4096, torch.float32, "peaked", seed)
+    expected, _, _ = bounds.expect(what, tensors, seed)
+    good = bounds_ops.run(what, bounds_ops.Arithmetic("pairwise"), tensors)
+    bad = bounds_ops.run(what, bounds_ops.Arithmetic("sequential", "2^-11 exponential"), tensors)
+    assert bounds.check(good, expected)[0].ok and not bounds.check(bad, expected)[0].ok
+
+
+def test_two_honest_float64_results_differ_by_the_root_of_two() -> None:
+    model = oracle.choose(None, "float64")
+    assert model.reference_share == pytest.approx(2**0.5)
+    assert oracle.Accumulation.of(oracle.form_of("float64"), worst=True).reference_share == 2.0
+    assert oracle.Accumulation.fp32().reference_share == 1.0
+
+
+@pytest.mark.parametrize("dtype", list(bounds.OTHER.values()))
+def test_honest_float64_and_eight_bit_runs(dtype: Any) -> None:
+    tally = bounds.Tally()
+    bounds.honest_ops(tally, range(9000, 9001), (17, 64, 512), None, {"other": dtype})
+    assert tally.runs > 700 and tally.alarms["oracle"] == 0, tally.worst
+    assert max(tally.required) < 4
