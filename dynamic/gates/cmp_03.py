@@ -47,7 +47,7 @@ def _dims(bench: Bench) -> Iterator[tuple[str, dict[str, int]]]:
         sizes = {3, nominal + 1, *([0] if order == 0 else [])}
         for tile in (bench.spec.block, *tiles):
             sizes |= set(boundary_sizes(nominal, tile, thorough=bench.thorough))
-        for size in sorted(sizes - {nominal}):
+        for size in sorted(sizes - {nominal}, key=lambda size: (size == 0, size)):
             yield f"{name} = {size}", {**dims, name: size}
     if any(size != 1 for size in dims.values()):
         yield "all 1", dict.fromkeys(dims, 1)

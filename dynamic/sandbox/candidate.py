@@ -133,6 +133,7 @@ class Candidate:
         self.unset: tuple[str, ...] = ()
         self.folder = tempfile.TemporaryDirectory(prefix="kcontract-")
         self.pinned: int | None = None
+        self.loaded_with: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self.shapes: frozenset[tuple[int, ...]] = frozenset()
         self.isolation: tuple[str, ...] = ()
         self.flooded = False
@@ -264,7 +265,8 @@ class Candidate:
             return Failure("died", f"its process did not start: {self._last_line()}", "start")
         reply = self._ask(request, self.limits.load)
         if not isinstance(reply, Failure):
-            self.loaded_with = (tuple(reply["flags"]), tuple(reply["functions"]), tuple(reply["deeds"]))
+            flags, functions, deeds = (tuple(map(str, reply[key])) for key in ("flags", "functions", "deeds"))
+            self.loaded_with = (flags, functions, deeds)
             reply = self._state()
         if not isinstance(reply, Failure):
             self._loaded = True
@@ -330,8 +332,8 @@ class Candidate:
         return [] if isinstance(reply, Failure) else [self._output(o).value for o in reply["outputs"]]
 
     def tuners(self, pin: int | None = None) -> list[tuple[str, list[str]]]:
-        """Its autotuners and their configurations; ``pin`` leaves each with only that configuration (modulo), -1 with
-        the one it chose itself."""
+        """The autotuners that have run, with their configurations; ``pin`` leaves each only the configuration of that
+        number (modulo), -1 the one it chose itself."""
         self.pinned = pin
         reply = self._ask({"op": "tuners", "pin": pin}, self.limits.load)
         return [] if isinstance(reply, Failure) else [(str(n), [str(c) for c in cs]) for n, cs in reply["tuners"]]

@@ -223,12 +223,14 @@ def main(settings: Mapping[str, Any]) -> None:
     control = socket.socket(fileno=int(settings["control"]))
     adopt()
     import torch
-    import triton  # noqa: F401
+    import triton
 
     from kcontract.dynamic.sandbox import confine, watch, worker  # noqa: F401
 
     with watch.Operations(watch.Seen(), None):
         torch.empty_like(torch.ones(1))  # the first one under a dispatch mode imports some 900 modules
+    if not triton.knobs.runtime.interpret:
+        triton.runtime.cache.triton_key()  # hashes all of Triton, once a process
     gc.collect()
     gc.freeze()
     control.send(b"ready")

@@ -44,7 +44,7 @@ class Worker:
         self.slots: dict[int, Any] = {}
         self.held: dict[str, list[Any]] = {}
         self.autotuners: list[Any] = []
-        self.tuned: list[tuple[Any, list[Any], int]] = []
+        self.tuned: dict[int, tuple[list[Any], int]] = {}
         self.nodes: list[str] = []
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Worker:
                 slot = self.slots[at] = torch.empty(max(2 * count * size, 512), dtype=torch.uint8, device=on)
             buffer = slot[: count * size].view(host.dtype)
             buffer.copy_(flat)
-            return buffer.as_strided(host.shape, host.stride()), None
+            return buffer.as_strided(host.shape, host.stride()).data, None  # with a version counter of its own
         if placement.startswith("guarded"):
             pad = 4096 // size
             around = torch.empty(count + 2 * pad, dtype=host.dtype, device=on)
@@ -306,17 +306,21 @@ class Worker:
         return {"outputs": [self._output(t, ()) for t in self.held.pop(str(request["name"]), [])]}
 
     def _tuners(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The candidate's autotuners; ``pin`` leaves each its configuration of that number (modulo), -1 the one that
-        it chose itself before it was pinned first."""
-        for tuner in self.autotuners[len(self.tuned) :]:
-            configs, best = list(tuner.configs), getattr(tuner, "best_config", None)
-            self.tuned.append((tuner, configs, next((k for k, c in enumerate(configs) if c is best), 0)))
-        pin = request.get("pin")
-        for tuner, configs, best in self.tuned:
+        """The autotuners that have run. ``pin`` leaves each its configuration of that number (modulo), -1 the one that
+        it had chosen itself before it was pinned first."""
+        pin, told = request.get("pin"), []
+        for tuner in self.autotuners:
+            ran = hasattr(tuner, "best_config")
+            if id(tuner) not in self.tuned:
+                best = next((k for k, c in enumerate(tuner.configs) if ran and c is tuner.best_config), 0)
+                self.tuned[id(tuner)] = (list(tuner.configs), best)
+            configs, best = self.tuned[id(tuner)]
             at = best if pin == -1 else int(pin or 0) % len(configs)
             tuner.configs = list(configs) if pin is None else [configs[at]]
             tuner.cache.clear()
-        return {"tuners": [(t.base_fn.__name__, [str(c) for c in configs]) for t, configs, _ in self.tuned]}
+            if ran:
+                told.append((tuner.base_fn.__name__, [str(c) for c in configs]))
+        return {"tuners": told}
 
     def _synchronize(self, away: Any = None) -> None:
         if self.on_gpu:
