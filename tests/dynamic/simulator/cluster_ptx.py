@@ -165,7 +165,7 @@ def _reduction(op: str, kind: str, tensor: bool) -> Program:
     if tensor:
         name = f"cp.reduce.async.bulk.tensor.1d.global.shared::cta.{op}.tile.bulk_group [%d9, {{%r21}}], [mem+1024];"
     else:
-        form = f"{op}.noftz.{kind}" if kind == "f16" and op == "add" else f"{op}.{kind}"
+        form = f"{op}.noftz.{kind}" if kind == "f16" else f"{op}.{'b32' if op in ('and', 'or', 'xor') else kind}"
         name = f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{form} [%d2], [mem+1024], 512;"
     body = (
         "ld.global.b32 %r20, [%d4];\nst.shared.b32 [%r4+1024], %r20;\nld.global.b32 %r20, [%d4+1024];\nst.global.b32 [%d5], %r20;\n"
