@@ -57,7 +57,7 @@ class _Told:
 def check(bench: Bench) -> Found:
     """Everything that can be held against the candidate, the clearest first; PASS where there is nothing."""
     sample = bench.nominal(gate=GATE)
-    seen = bench.answer(sample, observe=True, placement="same", kernels=False)
+    seen = bench.answer(sample, observe=True, placement="same")
     if not seen.launches and (own := _native(bench)) is not None:
         sample, seen = own
     calls = len(bench.log)
@@ -193,6 +193,8 @@ def _work(bench: Bench, sample: Sample, seen: Answer, reference: _Reference) -> 
     torches = f"torch ran {', '.join(ran[:4])}" if ran else "torch ran nothing either"
     if not seen.launches:
         own = _own_kernels(bench, sample) if bench.candidate.kind == "gpu" else ()
+        if not own and bench.first is not None and bench.first[1].launches:
+            return [_Told(sample, "its result is that of an earlier call: its kernels ran in that one only")]
         if not own:
             return [_Told(sample, f"it launched no kernel of its own; {torches}")]
     for events in flow.untouched(seen):
@@ -200,13 +202,11 @@ def _work(bench: Bench, sample: Sample, seen: Answer, reference: _Reference) -> 
         if reference.work and all(done.get(name, 0) >= size for name, size in reference.work.items()):
             names = ", ".join(reference.work)
             return [_Told(sample, f"torch ran {names} on its inputs, which is all that the reference computes")]
+    alone = {max(events) for events in flow.untouched(seen)}
     for at, k in seen.twins:
-        if (
-            any(max(events) == at for events in flow.untouched(seen))
-            and flow.short(seen.operations[at][0]) not in flow.PASSIVE
-        ):
-            name = seen.operations[at][0]
-            return [_Told(sample, f"torch ran {name} to the very values of output {k}, and its kernel copies them")]
+        name = seen.operations[at][0]
+        if at in alone and flow.short(name) not in flow.PASSIVE:
+            return [_Told(sample, f"torch ran {name} to the very values of output {k}: its kernels add nothing")]
     if seen.launches and _idle(bench, sample):
         return [_Told(sample, f"its result is right when none of its kernels run: they are decoys; {torches}")]
     return []
@@ -314,11 +314,11 @@ def _bytes(t: Any) -> Any:
 
 def _left_out(bench: Bench, sample: Sample) -> Iterator[_Told]:
     """Parameters that do nothing as they are initialised, and that the candidate has no tensor for."""
-    if not bench.candidate.unset or not isinstance(bench.plain, torch.nn.Module):
+    if not isinstance(bench.plain, torch.nn.Module) or bench.problem.candidate.kind != "module":
         return
     for name, value in bench.plain.named_parameters():
         idle = value.numel() and bool((value == value.reshape(-1)[0]).all())
-        if idle and name in bench.candidate.unset and tuple(value.shape) not in bench.candidate.shapes:
+        if idle and name not in bench.candidate.parameters and tuple(value.shape) not in bench.candidate.shapes:
             yield _Told(sample, f"it has left out the parameter {name!r}, which does nothing until it is trained")
 
 

@@ -351,7 +351,8 @@ _CHECKER = (os.path.realpath(os.path.dirname(os.path.dirname(__file__))) + os.se
 
 
 def _standard(file: str) -> bool:
-    return file.startswith(_STANDARD) and "site-packages" not in file
+    frozen = file.startswith("<frozen ") and not file.startswith("<frozen importlib")
+    return frozen or (file.startswith(_STANDARD) and "site-packages" not in file)
 
 
 def _walker(file: str) -> bool:
