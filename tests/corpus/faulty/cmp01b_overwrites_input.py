@@ -6,6 +6,7 @@ import triton.language as tl
 
 SOURCE = "ScalingIntelligence/KernelBench PR 82"
 EXPECT = ("ORD-02",)
+ALSO = ("CMP-02",)
 
 
 @triton.jit

@@ -5,7 +5,8 @@ import triton
 import triton.language as tl
 
 SOURCE = "a machine-written solution that passed its evaluator: activations cached by tensor identity"
-EXPECT = ("HON-01",)
+EXPECT = ("CMP-01",)
+ALSO = ("HON-01",)
 
 
 @triton.jit

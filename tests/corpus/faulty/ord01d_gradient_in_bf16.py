@@ -47,7 +47,7 @@ class Repaired(ModelNew):
 
 
 def get_inputs():
-    return [torch.rand(256, 24).bfloat16(), torch.rand(256, 16).bfloat16()]
+    return [torch.rand(128, 24).bfloat16(), torch.rand(128, 16).bfloat16()]
 
 
 def get_init_inputs():
