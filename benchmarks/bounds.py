@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
 from collections import defaultdict
@@ -90,6 +91,19 @@ class Tally:
             self.elements += e.value.numel()
         for rule, ok in customary(found, plain, n).items():
             self.alarms[rule] += not ok
+
+    def take(self, other: Tally) -> None:
+        """Add what another process counted."""
+        self.runs += other.runs
+        self.undetermined += other.undetermined
+        self.elements += other.elements
+        self.required += other.required
+        self.ratios += other.ratios
+        self.worst += other.worst
+        for rule, count in other.alarms.items():
+            self.alarms[rule] += count
+        for case, value in other.by_case.items():
+            self.by_case[case] = max(self.by_case.get(case, 0.0), value)
 
 
 def customary(found: list[Any], reference: list[Any], n: int) -> dict[str, bool]:
@@ -222,6 +236,45 @@ def probes(sizes: tuple[int, ...], seeds: range) -> dict[str, list[int]]:
     return count
 
 
+def one_seed(part: str, seed: int, held_out: bool | None, dtypes: dict[str, Any], sizes: tuple[int, ...]) -> Any:
+    """Honest operations or modules of one seed: the tally, and the operations that were only estimated."""
+    torch.set_num_threads(1)
+    tally = Tally()
+    if part == "ops":
+        honest_ops(tally, range(seed, seed + 1), sizes, held_out, dtypes)
+        return tally, []
+    return tally, eager.runs(tally, range(seed, seed + 1), bool(held_out), dtypes)
+
+
+def sweep(
+    title: str, part: str, seeds: range, held_out: bool | None, dtypes: dict[str, Any], sizes: tuple[int, ...],
+    jobs: int, figures: dict[str, Any],
+) -> None:  # fmt: skip
+    """Every seed, in ``jobs`` processes; prints the tally and keeps its figures."""
+    start, tally, estimated = time.perf_counter(), Tally(), set()
+    asked = [(part, seed, held_out, dtypes, sizes) for seed in seeds]
+    if jobs > 1:
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            done = pool.starmap(one_seed, asked, chunksize=1)
+    else:
+        done = [one_seed(*a) for a in asked]
+    for found, names in done:
+        tally.take(found)
+        estimated.update(names)
+    print(f"[{title}: {time.perf_counter() - start:.0f} s]")
+    show(title, tally)
+    if part == "modules":
+        print("  estimated operations:", ", ".join(sorted(estimated)) or "none")
+    figures[title] = {
+        "runs": tally.runs,
+        "alarms": dict(tally.alarms),
+        "required": max(tally.required),
+        "median": float(np.median(tally.ratios)),
+        "required by case": dict(sorted(tally.by_case.items(), key=lambda c: -c[1])[:12]),
+        "seeds": [seeds.start, seeds.stop],
+    }
+
+
 def show(title: str, tally: Tally) -> None:
     """One honest tally as a few ratio lines."""
     if not tally.runs:
@@ -266,6 +319,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1000, help="the first seed; those below 1000 were used in tuning")
     parser.add_argument("--least", type=float, default=0.03, help="seconds a plain run must take to measure its cost")
     parser.add_argument("--only", default="", help="measure the cost of this module only")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for the honest sweeps")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -276,40 +330,15 @@ def main() -> None:
     def wants(part: str) -> bool:
         return args.part == part or not args.part
 
-    if wants("ops"):
-        for title, held in (("operations, tuned", False), ("operations, held out", True)):
-            tally = Tally()
-            timed(title, lambda t=tally, h=held: honest_ops(t, seeds, (17, *SIZES), h, DTYPES))
-            show(title, tally)
-            figures[title] = {
-                "runs": tally.runs,
-                "alarms": dict(tally.alarms),
-                "required": max(tally.required),
-                "median": float(np.median(tally.ratios)),
-            }
+    for title, held in (("tuned", False), ("held out", True)):
+        if wants("ops"):
+            sweep(f"operations, {title}", "ops", seeds, held, DTYPES, (17, *SIZES), args.jobs, figures)
     if wants("other"):
         for name, dtype in OTHER.items():
-            tally = Tally()
-            timed(name, lambda t=tally, d={name: dtype}: honest_ops(t, seeds, (17, 64, 512), None, d))
-            show(f"operations, {name}", tally)
-            figures[f"operations, {name}"] = {
-                "runs": tally.runs,
-                "alarms": dict(tally.alarms),
-                "required": max(tally.required),
-                "median": float(np.median(tally.ratios)),
-            }
-    if wants("modules"):
-        for title, held in (("modules, tuned", False), ("modules, held out", True)):
-            tally = Tally()
-            estimated = timed(title, lambda t=tally, h=held: eager.runs(t, seeds, h, DTYPES))
-            show(title, tally)
-            print("  estimated operations:", ", ".join(estimated) or "none")
-            figures[title] = {
-                "runs": tally.runs,
-                "alarms": dict(tally.alarms),
-                "required": max(tally.required),
-                "median": float(np.median(tally.ratios)),
-            }
+            sweep(f"operations, {name}", "ops", seeds, None, {name: dtype}, (17, 64, 512), args.jobs, figures)
+    for title, held in (("tuned", False), ("held out", True)):
+        if wants("modules"):
+            sweep(f"modules, {title}", "modules", seeds, held, DTYPES, (), args.jobs, figures)
     if wants("overhead"):
         rows = eager.overhead()
         for name, run, grads, compare in rows:

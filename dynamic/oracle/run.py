@@ -191,11 +191,8 @@ def _bounded(mode: BoundMode, name: str, t: Tensor, dtype: DType) -> Bounded:
     if not t.is_floating_point() or (err.c is None and err.i is None):
         return Bounded(name, t, nothing, und, dtype if t.is_floating_point() else t.dtype, choice)
     factor = mode.lam * mode.model.reference_share
-    bound: Tensor
-    if err.c is not None and err.i is not None:
-        bound = (err.c + err.i).mul_(factor)
-    else:
-        bound = (err.i if err.c is None else err.c) * factor
+    bound: Tensor = err.total()  # the table itself where there is one part only
+    bound = bound * factor if err.c is None or err.i is None else bound.mul_(factor)
     if not bool(torch.isfinite(bound.sum())):
         und = und | (~torch.isfinite(bound) & torch.isfinite(t))
         bound = bound.nan_to_num_(0.0, 0.0)
