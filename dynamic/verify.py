@@ -23,6 +23,8 @@ from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Fact, Launch
 from kcontract.model import FLOOR, GATES, Basis, Finding, Report, Status, Verdict, Witness
 
+#: What floating inputs can be drawn in.
+DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2")
 _SETTLED = (Status.PASS, Status.NOT_APPLICABLE)
 _WORST_FIRST = (Status.FAIL, Status.ERROR, Status.UNDECIDED, Status.PASS, Status.NOT_APPLICABLE)
 
@@ -74,6 +76,8 @@ def verify(
     """
     start = time.monotonic()
     wanted = chosen(only, floor)
+    if dtype is not None and dtype not in DTYPES:
+        raise UsageError(f"--dtype is {dtype!r}; write one of {', '.join(DTYPES)}")
     with contextlib.ExitStack() as stack:
         if candidate is None:
             made = Candidate(problem.candidate, engine, init=problem.init, seed=seed, limits=limits)
