@@ -57,8 +57,14 @@ class Case:
         also = self.head.get("ALSO", ())
         return VALUES if also == "values" else tuple(also)
 
-    def runs_on(self, engine: str) -> bool:
-        return self.head.get("ENGINE", engine) == engine
+    def left_out(self, engine: str) -> str:
+        """Why it is not judged on this engine here; empty where it is."""
+        if self.head.get("ENGINE", engine) != engine:
+            return f"shown on the engine {self.head['ENGINE']} only"
+        devices = self.head.get("DEVICES", 1)
+        if devices > 1 and devices > torch.cuda.device_count():
+            return f"needs {devices} CUDA devices"
+        return ""
 
     def problem(self, name: str = "ModelNew") -> Problem:
         loaded = kernelbench.load(str(self.path), name=name)

@@ -50,8 +50,8 @@ def test_sample_passes_the_customary_check(case: Case):
 @pytest.mark.slow
 @pytest.mark.parametrize("case, name", PAIRS)
 def test_verdicts(case: Case, name: str):
-    if not case.runs_on(SIMULATOR):
-        pytest.skip("shown on a GPU only")
+    if reason := case.left_out(SIMULATOR):
+        pytest.skip(reason)
     assert judged(case, name, SIMULATOR) == ""
 
 
@@ -65,8 +65,8 @@ def test_customary_check_passes(case: Case, name: str):
 @pytest.mark.gpu
 @pytest.mark.parametrize("case, name", PAIRS)
 def test_verdicts_on_a_gpu(case: Case, name: str):
-    if case.head.get("DEVICES", 1) > torch.cuda.device_count():
-        pytest.skip(f"needs {case.head['DEVICES']} CUDA devices")
+    if reason := case.left_out("gpu"):
+        pytest.skip(reason)
     assert judged(case, name, "gpu") == ""
 
 
