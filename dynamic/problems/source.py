@@ -8,7 +8,9 @@ imports, definitions and assignments they name. Dropped is every other statement
 from __future__ import annotations
 
 import ast
+import contextlib
 import linecache
+import os
 import sys
 import types
 from collections.abc import Iterable, Iterator
@@ -66,11 +68,28 @@ def module_of(path: str, names: Iterable[str]) -> types.ModuleType:
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses and inspect look a class's module up
     try:
-        exec(compile(ast.Module(body, []), path, "exec"), module.__dict__)
+        with _siblings(path):
+            exec(compile(ast.Module(body, []), path, "exec"), module.__dict__)
     except Exception as error:
         linecache.checkcache(path)
         raise InputError(f"its reference cannot be imported: {type(error).__name__}: {error}", path=path) from None
     return module
+
+
+@contextlib.contextmanager
+def _siblings(path: str) -> Iterator[None]:
+    """Within it, modules beside the file can be imported, after all others of their name. They are forgotten at the
+    end, so that a file in another folder gets its own."""
+    folder, known = os.path.dirname(os.path.abspath(path)), set(sys.modules)
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+        for name in set(sys.modules) - known:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and os.path.dirname(os.path.abspath(file)) == folder:
+                del sys.modules[name]
 
 
 def _from_future(statement: ast.stmt) -> bool:

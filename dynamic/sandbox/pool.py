@@ -158,8 +158,9 @@ def _environment(kind: str, target: str, folder: str) -> dict[str, str]:
     package = Path(kcontract.__file__).parent
     site = Path(__file__).parents[1] / "engines" / "site"
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    own = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     environment |= {
-        "PYTHONPATH": os.pathsep.join([str(site), str(package.parent)]),
+        "PYTHONPATH": os.pathsep.join([str(site), str(package.parent), *own]),
         "TRITON_CACHE_DIR": folder,
         "HOME": folder,
         "PYTHONDONTWRITEBYTECODE": "1",
