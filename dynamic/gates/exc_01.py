@@ -33,7 +33,7 @@ class _Judged:
 
 
 def check(bench: Bench) -> Found:
-    """All placements; a failure tells whether nothing but NaN was lost or made."""
+    """All placements; ``nan_only`` tells that nothing is wrong but NaN that got lost."""
     if bench.candidate.kind == "interpreter":
         return undecided(bench, GATE)
     if (none := bench.hopeless(GATE)) is not None:
@@ -80,7 +80,10 @@ def _judge(bench: Bench, sample: Sample) -> _Judged:
     bad = [c for c in compared if not c.ok and (strict or c.reason != "value")]
     if not bad:
         return _Judged(Trial(sample))
-    return _Judged(Trial(sample, _said(bad[0]), bad[0]), all(_about_nan(c) for c in bad))
+    nan_only = all(c.reason == "nan" for c in bad) and not any(
+        _made(v, e) for v, e in zip(values, right.outputs, strict=False)
+    )
+    return _Judged(Trial(sample, _said(bad[0]), bad[0]), nan_only)
 
 
 def _sure(e: Bounded, own: torch.Tensor) -> Bounded:
@@ -96,8 +99,10 @@ def _class(t: torch.Tensor) -> torch.Tensor:
     return torch.isnan(t) + 2 * torch.isposinf(t) + 3 * torch.isneginf(t)
 
 
-def _about_nan(c: Comparison) -> bool:
-    return c.reason == "nan" and not c.masks.get("+inf") and not c.masks.get("-inf") and not c.masks.get("value")
+def _made(found: torch.Tensor, e: Bounded) -> bool:
+    """Whether anything but a lost NaN is wrong with the masks."""
+    made = (_class(found) != _class(e.value.to(e.dtype))) & ~torch.isnan(e.value) & ~e.undetermined
+    return bool(made.any())
 
 
 def _said(c: Comparison) -> str:

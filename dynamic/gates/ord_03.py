@@ -37,7 +37,8 @@ def draws(bench: Bench) -> Iterator[Sample]:
         mirrored, repeated = (build(bench.spec, bench.seed + seed, kind) for kind in ("mirrored", "repeated"))
         inputs = tuple(m if k in data[:1] else r for k, (m, r) in enumerate(zip(mirrored, repeated, strict=True)))
         yield Sample(GATE, "halves" + tail, bench.seed + seed, inputs, bench.spec.dims)
-        yield bench.nominal("decay" + tail, seed, "decay", GATE)
+    for seed in range(12 if bench.thorough else 3):
+        yield bench.nominal(f"decay {seed}", seed, "decay", GATE)
 
 
 def _trials(bench: Bench) -> Iterator[Trial]:

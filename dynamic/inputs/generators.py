@@ -195,11 +195,16 @@ def repeated(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
 
 @_kind
 def decay(shape: tuple[int, ...], dtype: Any, generator: Any) -> Tensor:
-    """Nothing above 0: sizes of 10^5 … 10^7 (10² … 10⁴ in float16) in half of the places, below 1e-3 in the others.
-    Differences of prefix sums lose every digit."""
-    low = 2.0 if torch.finfo(dtype).max < 1e6 else 5.0
-    uniform_draw = torch.rand((3, *shape), generator=generator, dtype=torch.float64)
-    return -torch.where(uniform_draw[0] < 0.5, 10 ** (low + 2 * uniform_draw[1]), uniform_draw[2] * 1e-3)
+    """Nothing above 0: 1e8 … 3e8 (1e3 … 3e3 in float16) in a stretch that begins anywhere and ends up to 24 places
+    before the end, below 1e-3 elsewhere. A difference of two of the last prefix sums has lost every digit, and its
+    sign."""
+    size = 1e3 if torch.finfo(dtype).max < 1e6 else 1e8
+    drawn = torch.rand((3, *shape), generator=generator, dtype=torch.float64)
+    n = shape[-1] if shape else 1
+    end = n - min(24, n // 2)
+    at = torch.arange(n)
+    large = (at >= (drawn[2][..., :1] * end if shape else 0)) & (at < end)
+    return -torch.where(large, size * (1 + 2 * drawn[0]), drawn[1] * 1e-3)
 
 
 @_kind
