@@ -75,7 +75,7 @@ def _boundary(pointer, seq_head, top, GIVEN: gl.constexpr, layout: gl.constexpr)
 
 @gluon.jit
 def _forward(
-    k, v, rows, A, h, Vn, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
+    k, v, rows, N, h, W, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
     GIVEN: gl.constexpr, acc: gl.constexpr, wide: gl.constexpr,
 ):  # fmt: skip
     dtype: gl.constexpr = k.dtype.element_ty
@@ -86,7 +86,7 @@ def _forward(
     line: gl.constexpr = gl.SliceLayout(0, acc)
     k_s = gl.allocate_shared_memory(dtype, [2, CHUNK, WIDTH], tall)
     v_s = gl.allocate_shared_memory(dtype, [2, CHUNK, ROWS], square)
-    a_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
+    n_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
     rows_s = gl.allocate_shared_memory(gl.float32, [2, 4 * CHUNK], PLAIN)
     out = gl.allocate_shared_memory(dtype, [ROWS, WIDTH], tall)
     out_c = gl.allocate_shared_memory(dtype, [CHUNK, ROWS], square)
@@ -97,7 +97,7 @@ def _forward(
     some = gl.where(chunks > 0, CHUNK, 0)
     fetch(k_s.index(0), k + (begin * H + hk) * WIDTH, H * WIDTH, length, CHUNK, WIDTH)
     fetch(v_s.index(0), v + (begin * HV + hv) * WIDTH + top, HV * WIDTH, length, CHUNK, ROWS)
-    fetch(a_s.index(0), A + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+    fetch(n_s.index(0), N + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
     fetch_rows(rows_s.index(0), rows, tile, some)
     async_copy.commit_group()
     for c in range(chunks):
@@ -115,7 +115,7 @@ def _forward(
         some = gl.where(c + 1 < chunks, CHUNK, 0)
         fetch(k_s.index(1 - stage), k + (first * H + hk) * WIDTH, H * WIDTH, rest, CHUNK, WIDTH)
         fetch(v_s.index(1 - stage), v + (first * HV + hv) * WIDTH + top, HV * WIDTH, rest, CHUNK, ROWS)
-        fetch(a_s.index(1 - stage), A + (tile + HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+        fetch(n_s.index(1 - stage), N + (tile + HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
         fetch_rows(rows_s.index(1 - stage), rows, tile + HV, some)
         async_copy.commit_group()
         put(h + (tile * WIDTH + top) * WIDTH, out, WIDTH, WIDTH)
@@ -124,22 +124,23 @@ def _forward(
         b = rows_s.index(stage).slice(2 * CHUNK, CHUNK).load(line)
 
         ks = warpgroup_mma_wait(0, deps=[ks])
-        right = gl.convert_layout((b[None, :] * (v_t - ks * gam[None, :])).to(dtype), left)
-        vn = warpgroup_mma(right, a_s.index(stage).permute((1, 0)), zero, use_acc=False, is_async=True)
+        w = v_t - ks * gam[None, :]
+        right = gl.convert_layout((b[None, :] * w).to(dtype), left)
+        w = warpgroup_mma(right, n_s.index(stage).permute((1, 0)), w, is_async=True)
         S *= gl.exp(_last(rows_s.index(stage)))
-        r = rows_s.index(stage).slice(CHUNK, CHUNK).load(line)
-        vn = warpgroup_mma_wait(0, deps=[vn])
-        scaled = gl.convert_layout((vn * r[None, :]).to(dtype), left_wide)
+        factor = b * rows_s.index(stage).slice(CHUNK, CHUNK).load(line)
+        w = warpgroup_mma_wait(0, deps=[w])
+        scaled = gl.convert_layout((w * factor[None, :]).to(dtype), left_wide)
         S = warpgroup_mma(scaled, k_s.index(stage), S, is_async=True)
-        out_c.permute((1, 0)).store(vn.to(dtype))
-        put(Vn + tile * (CHUNK * WIDTH) + top, out_c, WIDTH, ROWS)
+        out_c.permute((1, 0)).store(w.to(dtype))
+        put(W + tile * (CHUNK * WIDTH) + top, out_c, WIDTH, ROWS)
         S = warpgroup_mma_wait(0, deps=[S])
     async_copy.wait_group(0)
 
 
 @gluon.jit
 def _reverse(
-    q, k, do, rows, A, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
+    q, k, do, rows, N, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
     GIVEN: gl.constexpr, WANTED: gl.constexpr, acc: gl.constexpr, wide: gl.constexpr,
 ):  # fmt: skip
     dtype: gl.constexpr = k.dtype.element_ty
@@ -152,7 +153,7 @@ def _reverse(
     q_s = gl.allocate_shared_memory(dtype, [CHUNK, WIDTH], tall)
     do_s = gl.allocate_shared_memory(dtype, [2, CHUNK, ROWS], square)
     p_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
-    a_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
+    n_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
     rows_s = gl.allocate_shared_memory(gl.float32, [4 * CHUNK], PLAIN)
     out = gl.allocate_shared_memory(dtype, [ROWS, WIDTH], tall)
     kept = out.slice(0, CHUNK, dim=0).slice(0, ROWS, dim=1)
@@ -167,7 +168,7 @@ def _reverse(
     fetch(k_s.index(0), k + (first * H + hk) * WIDTH, H * WIDTH, rest, CHUNK, WIDTH)
     fetch(do_s.index(0), do + (first * HV + hv) * WIDTH + top, HV * WIDTH, rest, CHUNK, ROWS)
     fetch(p_s.index(0), P + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
-    fetch(a_s.index(0), A + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+    fetch(n_s.index(0), N + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
     async_copy.commit_group()
     fetch(q_s, q + (first * H + hk) * WIDTH, H * WIDTH, rest, CHUNK, WIDTH)
     fetch_rows(rows_s, rows, tile, some)
@@ -189,20 +190,20 @@ def _reverse(
         fetch(k_s.index(1 - stage), k + (first * H + hk) * WIDTH, H * WIDTH, some, CHUNK, WIDTH)
         fetch(do_s.index(1 - stage), do + (first * HV + hv) * WIDTH + top, HV * WIDTH, some, CHUNK, ROWS)
         fetch(p_s.index(1 - stage), P + (tile - HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
-        fetch(a_s.index(1 - stage), A + (tile - HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+        fetch(n_s.index(1 - stage), N + (tile - HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
         async_copy.commit_group()
         put(dh + (tile * WIDTH + top) * WIDTH, out, WIDTH, WIDTH)
         async_copy.wait_group(1)
         fence_async_shared()
+        r = rows_s.slice(CHUNK, CHUNK).load(line)
+        local, dvn = warpgroup_mma_wait(0, deps=[local, dvn])
+        dvn = dvn * r[None, :] + local
+        b = rows_s.slice(2 * CHUNK, CHUNK).load(line)
+        y = warpgroup_mma(gl.convert_layout((dvn * b[None, :]).to(dtype), left), n_s.index(stage), dvn, is_async=True)
         gam = rows_s.slice(0, CHUNK).load(line)
         do_t = do_s.index(stage).permute((1, 0)).load(acc).to(gl.float32)
         do_t = gl.convert_layout((do_t * (scale * gam)[None, :]).to(dtype), left_wide)
-        r = rows_s.slice(CHUNK, CHUNK).load(line)
         D *= gl.exp(_last(rows_s))
-
-        local, dvn = warpgroup_mma_wait(0, deps=[local, dvn])
-        dvn = gl.convert_layout((dvn * r[None, :] + local).to(dtype), left)
-        y = warpgroup_mma(dvn, a_s.index(stage), zero, use_acc=False, is_async=True)
         D = warpgroup_mma(do_t, q_s, D, is_async=True)
         factor = -rows_s.slice(2 * CHUNK, CHUNK).load(line) * gam
         y = warpgroup_mma_wait(1, deps=[y])
@@ -223,11 +224,12 @@ def _reverse(
 
 @gluon.jit
 def backward_scans(
-    q, k, v, do, rows, A, P, h, dh, Vn, Y, h0, dht, dh0, cu_seqlens, chunk_start, scale, T, NT, H, HV,
+    q, k, v, do, rows, N, P, h, dh, W, Y, h0, dht, dh0, cu_seqlens, chunk_start, scale, T, NT, H, HV,
     VARLEN: gl.constexpr, HAS_H0: gl.constexpr, HAS_DHT: gl.constexpr, WANT_DH0: gl.constexpr,
 ):  # fmt: skip
-    """Grid (2 tiles of V, N * HV, 2 directions). Names and layouts as in `scan`; A and P in 16 bit, rows as `prepare`
-    keeps them.
+    """Grid (2 tiles of V, sequences * HV, 2 directions). Layouts as in `scan`; rows, N and P as `prepare` keeps them.
+
+    With N in place of A no division by beta is needed later: W = R + N (beta R), Vn = beta W, Y = dVn + N^T (beta dVn).
     """
     acc: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, CHUNK, 16])
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
@@ -248,10 +250,10 @@ def backward_scans(
         chunks = NT
     if gl.program_id(2) == 0:
         _reverse(
-            q, k, do, rows, A, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks,
+            q, k, do, rows, N, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks,
             H, HV, HAS_DHT, WANT_DH0, acc, wide,
         )  # fmt: skip
     else:
         _forward(
-            k, v, rows, A, h, Vn, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV, HAS_H0, acc, wide
+            k, v, rows, N, h, W, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV, HAS_H0, acc, wide
         )

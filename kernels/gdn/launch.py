@@ -14,7 +14,7 @@ from torch import Tensor
 
 from kcontract.kernels.gdn.channelwise import gradients_channel, prepare_channel
 from kcontract.kernels.gdn.gradients import gradients_scalar
-from kcontract.kernels.gdn.hopper_gradients import backward_gradients
+from kcontract.kernels.gdn.hopper_gradients import backward_gradients, sum_of_heads
 from kcontract.kernels.gdn.hopper_scan import backward_scans
 from kcontract.kernels.gdn.prepare import prepare_scalar
 from kcontract.kernels.gdn.problem import CHUNK, Problem
@@ -54,8 +54,8 @@ def locate(p: Problem, like: Tensor, cu_seqlens: Tensor | None) -> Chunks:
 
 
 class Kept(NamedTuple):
-    """What the backward takes over from the forward: ga and A, and on Hopper P in 16 bit and rows, the vectors Gam, r,
-    beta and ga: 9 KB more a chunk and head.
+    """What the backward takes over from the forward: ga and A. On Hopper N in place of A (A = I + beta N), P in 16 bit
+    and rows, the vectors Gam, r, beta and ga: 9 KB more a chunk and head.
     """
 
     ga: Tensor
@@ -84,9 +84,7 @@ class Prepared:
     kept: Kept
 
 
-def prepare(
-    p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor, kept: Kept | None = None
-) -> Prepared:
+def prepare(p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor, kept: Kept | None = None) -> Prepared:
     """First launch. ``kept`` is that of the forward; without it, it is computed.
 
     In the forward A and P multiply in float32 as tf32: rounded to bfloat16 they alone would cost half of the error
@@ -219,36 +217,50 @@ def backward(
     dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
     dg, db = torch.empty_like(g, dtype=torch.float32), torch.empty_like(beta, dtype=torch.float32)
     dh0 = None if h0 is None else torch.empty_like(h0, dtype=torch.float32)
-    group = p.HV // p.H
-    sums = [torch.empty_like(t, dtype=torch.float32) if group > 1 else kept.ga for t in (q, k)]
-    place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.V)
+    results = (dq, dk, dv, dg, db)
     if kept.P is not None:
-        backward_scans[(p.V // 64, p.N * p.HV, 2)](
-            q, k, v, do, kept.rows, kept.A, kept.P, h, dh, Vn, Y,
-            *(kept.ga if t is None else t for t in (h0, dht, dh0)),
-            c.cu_seqlens, c.start, p.scale, p.T, c.per_sequence, p.H, p.HV,
-            VARLEN=c.varlen, HAS_H0=h0 is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None, num_warps=4,
-        )  # fmt: skip
-        backward_gradients[(p.H, c.count)](
-            q, k, v, kept.rows, do, h, dh, Vn, Y, dq, dk, dv, *sums, dg, db, *place[:-1],
-            GROUP=group, VARLEN=c.varlen, num_warps=4,
-        )  # fmt: skip
-        return dq, dk, dv, dg, db, dh0
+        _backward_on_hopper(p, c, q, k, v, kept, h0, do, dht, h, dh, Vn, Y, results, dh0)
+        return *results, dh0
     x = prepare(p, c, q, k, g, beta, kept)
     KS = torch.empty_like(Vn)
+    group = p.HV // p.H
+    sums = [torch.empty_like(t, dtype=torch.float32) if group > 1 else x.ga for t in (q, k)]
+    place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.V)
     run_scan(p, c, x, q, v, beta, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     constants = {"GROUP": group, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
-    results = (dq, dk, *sums, dg, db)
+    written = (dq, dk, *sums, dg, db)
     if p.channelwise:
         gradients_channel[(p.H, c.count)](
-            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *results, *place, **constants, BK=64, BV=64, num_warps=8
+            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *written, *place, **constants, BK=64, BV=64, num_warps=8
         )
     else:
         wide = k.element_size() == 2
         # One block of 64 channels for K = 64 does not compile for sm_100 with Triton 3.6.
         narrow = not wide or (p.K == 64 and describe(k.device).major >= 10)
         gradients_scalar[(p.H, c.count)](
-            q, k, v, beta, x.ga, do, h, dh, Vn, KS, Y, *results, *place, **constants,
+            q, k, v, beta, x.ga, do, h, dh, Vn, KS, Y, *written, *place, **constants,
             BK=32 if narrow else 64, BV=min(p.V, 128 if wide else 64), num_warps=4,
         )  # fmt: skip
-    return dq, dk, dv, dg, db, dh0
+    return *results, dh0
+
+
+def _backward_on_hopper(
+    p: Problem, c: Chunks, q: Tensor, k: Tensor, v: Tensor, kept: Kept, h0: Tensor | None, do: Tensor,
+    dht: Tensor | None, h: Tensor, dh: Tensor, W: Tensor, Y: Tensor, results: tuple[Tensor, ...], dh0: Tensor | None,
+) -> None:  # fmt: skip
+    """Two launches; one more sums dq and dk, one a value head and rounded to 16 bit, where heads are grouped."""
+    dq, dk, dv, dg, db = results
+    group = p.HV // p.H
+    each = (dq, dk) if group == 1 else (torch.empty_like(v), torch.empty_like(v))
+    backward_scans[(p.V // 64, p.N * p.HV, 2)](
+        q, k, v, do, kept.rows, kept.A, kept.P, h, dh, W, Y, *(kept.ga if t is None else t for t in (h0, dht, dh0)),
+        c.cu_seqlens, c.start, p.scale, p.T, c.per_sequence, p.H, p.HV,
+        VARLEN=c.varlen, HAS_H0=h0 is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None, num_warps=4,
+    )  # fmt: skip
+    backward_gradients[(p.HV, c.count)](
+        q, k, kept.rows, do, h, dh, W, Y, *each, dv, dg, db,
+        c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV, VARLEN=c.varlen, num_warps=4,
+    )  # fmt: skip
+    if group > 1:
+        rows = p.B * p.T * p.H
+        sum_of_heads[(-(-rows // 32), 2)](dq, dk, *each, rows, GROUP=group, K=p.K, BLOCK=32, num_warps=4)

@@ -23,7 +23,7 @@ def prepare_scalar(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Grid (HV, chunks). Write P; with SOLVE also ga, A and A32 (A before rounding), else Qg = scale Gam Q; with KEEP
-    also P16, P rounded, and rows ``[4, C]``, float32: Gam, r, beta, ga.
+    also P16, P rounded, rows ``[4, C]``, float32: Gam, r, beta, ga, and for A the N of A = I + beta N.
 
     The forward scan needs no Qg: it scales its product instead, one rounding fewer.
     """
@@ -45,10 +45,12 @@ def prepare_scalar(
             tl.store(ga + tile * C + i, cum)
             b = tl.load(beta + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32)
             KK = tl.dot(k_tile, tl.trans(k_tile), input_precision=PRECISION)
-            L = tl.where(i[:, None] > i[None, :], b[:, None] * decay_from(cum, C) * KK, 0.0)
-            a = inverse_of_unit_lower(L, C, PRECISION)
-            tl.store(A + square, a.to(A.dtype.element_ty))
+            M = tl.where(i[:, None] > i[None, :], decay_from(cum, C) * KK, 0.0)
+            a = inverse_of_unit_lower(b[:, None] * M, C, PRECISION)
             tl.store(A32 + square, a)
+            if KEEP:
+                a = -tl.dot(M, a, input_precision=PRECISION)
+            tl.store(A + square, a.to(A.dtype.element_ty))
         else:
             cum = tl.load(ga + tile * C + i)
             scaled = q_tile.to(tl.float32) * (scale * tl.exp(cum))[:, None]
