@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kcontract.dynamic.engines.simulator import access, arith, cache, runtime, values, warps
+from kcontract.dynamic.engines.simulator import access, arith, cache, registers, runtime, values, warps
 from kcontract.dynamic.engines.simulator import emit as _emit
 from kcontract.dynamic.engines.simulator.codegen import Gen
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
@@ -96,6 +96,11 @@ class Kernel:
     @functools.cached_property
     def uses_tensor_memory(self) -> bool:
         return any(i.opcode == "tcgen05" for i in self.function.instructions)
+
+    @functools.cached_property
+    def early_reads(self) -> list[tuple[int, str]]:
+        """Instructions that read registers in flight (see ``registers``)."""
+        return registers.early_reads(self.function)
 
     @functools.cached_property
     def narrow(self) -> bool:

@@ -80,6 +80,9 @@ class Grid:
         total = self.extent[0] * self.extent[1] * self.extent[2]
         if any(e % c for e, c in zip(self.extent, self.cluster, strict=True)):
             raise Fault("bad-launch", f"the grid {self.extent} is no multiple of the cluster {self.cluster}")
+        if self.options.checked:
+            for index, message in self.kernel.early_reads[:1]:
+                raise self.kernel.at(Fault("missing-wait", message), index)
         per = max(self.options.lanes // self.threads // self.cluster_size, 1) * self.cluster_size
         order = self._cluster_order(total)
         active: list[Machine] = []

@@ -113,6 +113,27 @@ def mma(**changes: str) -> str:
     return text
 
 
+# A 64x8x16 product of ones by a warpgroup, operands at 2048 and 4096.
+_WGMMA = """
+mov.b32 %r10, 0x3c003c00;
+shl.b32 %r11, %r1, 4;
+mov.b32 %r12, mem;
+add.s32 %r11, %r11, %r12;
+st.shared.v4.b32 [%r11+2048], {%r10, %r10, %r10, %r10};
+st.shared.v4.b32 [%r11+4096], {%r10, %r10, %r10, %r10};
+fence.proxy.async.shared::cta;
+bar.sync 0;
+mov.b64 %d10, 0x0000001000080080;
+mov.b64 %d11, 0x0000001000080100;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r20, %r21, %r22, %r23}, %d10, %d11, 0, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+WAIT
+mov.b32 %r24, %r21;
+st.global.b32 [%d5], %r24;
+wgmma.wait_group.sync.aligned 0;
+"""
+
 _SHARED = "st.shared.b32 [%r4], %r1;\n"
 _BASE = "mov.b32 %r9, mem;\nadd.s32 %r4, %r2, %r9;\nadd.s32 %r5, %r3, %r9;\n"
 
@@ -171,6 +192,10 @@ CASES = (
     Seeded("more columns than there are", "tmem-exhausted",
            mma(PERMIT="<|@%p2 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [mem+20], 512;>")),
     Seeded("columns read that nobody wrote", "uninitialised-read", mma(LDCOL="<0|16>")),
+    Seeded("results of a load from Tensor Memory never waited for", "missing-wait",
+           mma().replace("tcgen05.wait::ld.sync.aligned;", "<tcgen05.wait::ld.sync.aligned;|>")),
+    Seeded("results of wgmma used before its group is done", "missing-wait", _WGMMA.replace("WAIT", "<wgmma.wait_group.sync.aligned 0;|>")),
+    Seeded("results of wgmma used while one group is left", "missing-wait", _WGMMA.replace("WAIT", "wgmma.wait_group.sync.aligned <0|1>;")),
     Seeded("stores to Tensor Memory not waited for", "missing-wait",
            mma(WAIT=wait(1, "0") + "shr.u32 %r15, %r1, 5;\nshl.b32 %r15, %r15, 21;\nadd.s32 %r16, %r13, %r15;\ntcgen05.st.sync.aligned.32x32b.x2.b32 [%r16], {%r1, %r1};\n<tcgen05.wait::st.sync.aligned;|>")),
     Seeded("swizzle of the copy and of the descriptor differ", "swizzle-mismatch",

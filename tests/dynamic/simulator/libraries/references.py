@@ -12,6 +12,7 @@ import json
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -156,7 +157,9 @@ def fla() -> dict[str, Case]:
         lambda q, k, v: naive_recurrent_simple_gla(
             q, k, v, torch.log1p(-torch.exp2(-5.0 - torch.arange(h, device="cuda"))).expand(b, s, h))[0],
         qkv(), 5e-3)  # fmt: skip
-    return cases
+    from fla_operators import operators
+
+    return cases | operators()
 
 
 def _first(x: Any) -> torch.Tensor:
@@ -171,16 +174,20 @@ def compare(case: Case) -> dict[str, float]:
     theirs = [x.detach().clone().requires_grad_() for x in mine]
     errors: dict[str, float] = {}
     upstream: list[torch.Tensor] = []
+    kept: list[torch.Tensor] = []
     for xs, f in ((mine, function), (theirs, reference)):
         outputs = f(*xs)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         outputs = [o for o in outputs if isinstance(o, torch.Tensor)]
         upstream = upstream or [torch.randn_like(o.float()) for o in outputs]
-        sum((o.float() * u).sum() for o, u in zip(outputs, upstream, strict=True)).backward()  # type: ignore[union-attr]
         if xs is mine:
-            kept = outputs
+            kept = [o.detach().clone() for o in outputs]
+        if all(o.requires_grad for o in outputs):
+            sum((o.float() * u).sum() for o, u in zip(outputs, upstream, strict=True)).backward()  # type: ignore[union-attr]
     pairs = [(f"output {k}", a, b) for k, (a, b) in enumerate(zip(kept, outputs, strict=True))]
-    pairs += [(f"gradient {k}", a.grad, b.grad) for k, (a, b) in enumerate(zip(mine, theirs, strict=True))]
+    if any(x.grad is not None for x in mine):
+        pairs += [(f"gradient {k}", a.grad, b.grad) for k, (a, b) in enumerate(zip(mine, theirs, strict=True))
+                  if b.grad is not None]  # fmt: skip
     for name, a, b in pairs:
         error = float((a.float() - b.float()).norm() / (b.float().norm() + 1e-12))
         errors[name] = error
@@ -191,7 +198,11 @@ def compare(case: Case) -> dict[str, float]:
 
 
 def main() -> None:
+    import triton
+
     out, *wanted = sys.argv[1:]
+    launches: Counter[str] = Counter()
+    triton.runtime.driver.active.observers.append(lambda name, grid: launches.update([name]))
     found: dict[str, Case] = {}
     for library in (liger, fla):
         found |= {f"{library.__name__}/{k}": v for k, v in library().items()}
@@ -200,6 +211,7 @@ def main() -> None:
             continue
         start = time.perf_counter()
         line: dict[str, Any] = {"case": name}
+        launches.clear()
         try:
             line |= {"passed": True, "worst": max(compare(case).values())}
         except Exception as error:
@@ -209,6 +221,7 @@ def main() -> None:
                 "reason": f"{type(error).__name__}: {error}"[:300],
                 "place": f"{where.filename}:{where.lineno}",
             }
+        line["launches"] = dict(launches)
         line["seconds"] = round(time.perf_counter() - start, 1)
         with open(out, "a") as file:
             file.write(json.dumps(line) + "\n")
