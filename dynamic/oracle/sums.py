@@ -42,6 +42,7 @@ DISTINCT = 64
 FEW = 256
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def structured(rows: NDArray[np.float64], n: int, u: float, largest: float) -> bool:
     """True where terms conspire with rounding, so that only the worst case is safe. ``rows`` samples some sums.
 
@@ -72,7 +73,7 @@ def sample_rows(x: Tensor, dims: tuple[int, ...]) -> NDArray[np.float64]:
     wanted = {d: (SAMPLE if len(reduced) == 1 else 16) for d in reduced}
     room = ROWS
     for d in kept:
-        wanted[d] = min(x.shape[d], room)
+        wanted[d] = max(1, min(x.shape[d], room))
         room = max(1, room // wanted[d])
     cut = tuple(slice(None, None, max(1, x.shape[d] // wanted[d])) for d in range(x.dim()))
     part = x[cut].permute(*kept, *reduced)

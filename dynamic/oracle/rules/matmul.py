@@ -182,6 +182,8 @@ def _narrow(mul: Product, fixed: Tensor, at: int) -> Callable[[Tensor], Scaled]:
 
 def _scaled_down(t: Tensor) -> tuple[float, Tensor | None]:
     """Its largest size, and t over it in float32; None where that loses small values, or nothing is there."""
+    if not t.numel():
+        return 0.0, None
     low, high = torch.aminmax(t)
     least, top = float(low), max(-float(low), float(high))
     if not 0.0 < top < float("inf"):

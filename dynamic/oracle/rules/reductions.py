@@ -253,7 +253,7 @@ def cumsum(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, **kwargs: Any) -> Err
     i = None if e.i is None else (e.i * e.i).cumsum(dim)
     ctx.record("cumsum", "u·sqrt(Σ prefix²)", n)
     worst = ctx.lam == 1.0 or n <= 2
-    if not worst and n > 16:
+    if not worst and n > 16 and y.numel():
         worst = structured(sample_rows(x, (dim % x.dim(),)), n, ctx.u, float(y.abs().max()))
     if worst:
         c = plus(c, x.abs().cumsum(dim).mul_(ctx.model.factor(n) / ctx.lam))
