@@ -9,7 +9,7 @@ from kcontract.dynamic.verify import verify
 FAULTY, HONEST = cases("faulty"), cases("honest")
 PAIRS = [pytest.param(c, name, id=f"{c.name}-{name}") for c in FAULTY + HONEST for name in c.classes]
 GATES = ("CMP-01", "CMP-02", "CMP-03", "ORD-01", "ORD-02", "ORD-03", "EXC-01", "EXC-02", "PRC-01", "PRC-02",
-         "CFG-01", "MEM-01")  # fmt: skip
+         "CFG-01", "MEM-01", "RES-01")  # fmt: skip
 #: One file a gate, and two honest ones: what the default run judges.
 SAMPLE = (
     "cmp01_eps_left_out", "cmp02b_no_weight_gradient", "cmp03a_padding_lanes", "ord01_products_rounded",

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 
 SOURCE = "ScalingIntelligence/KernelBench PR 82"
-EXPECT = ("HON-01",)
-ALSO = "values"
+EXPECT = ("RES-01",)
+ALSO = ("CMP-01", "CMP-02", "CMP-03", "EXC-01", "EXC-02", "HON-01", "MEM-01", "ORD-01", "ORD-02", "ORD-03", "PRC-01")
 ENGINE = "gpu"
 
 

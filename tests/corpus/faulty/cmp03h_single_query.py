@@ -6,24 +6,40 @@ import triton.language as tl
 
 SOURCE = "triton-lang/kernels #6"
 EXPECT = ("CMP-03",)
+ALSO = ("CMP-01",)
 
 
 @triton.jit
-def attend(q, k, v, out, queries, keys, d, scale, KEYS: tl.constexpr, D: tl.constexpr, MENDED: tl.constexpr):
+def attend(
+    q,
+    k,
+    v,
+    out,
+    queries,
+    keys,
+    d,
+    dv,
+    scale,
+    KEYS: tl.constexpr,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    MENDED: tl.constexpr,
+):
     row = tl.program_id(0)
     batch, query = row // queries, row % queries
-    key, at = tl.arange(0, KEYS), tl.arange(0, D)
+    key, at, to = tl.arange(0, KEYS), tl.arange(0, D), tl.arange(0, DV)
     last = query + keys - queries if MENDED else query
     seen = (key <= last) & (key < keys)
     place = batch * keys * d + key[:, None] * d + at[None, :]
     mask = (key < keys)[:, None] & (at < d)[None, :]
     left = tl.load(q + row * d + at, at < d, 0.0).to(tl.float32)
-    s = tl.sum(left[None, :] * tl.load(k + place, mask, 0.0).to(tl.float32), 1) * scale
+    s = tl.sum(left[None, :] * tl.load(k + place, mask, 0.0).to(tl.float32), 1) * 0.25
     s = tl.where(seen, s, -float("inf"))
     e = tl.exp(s - tl.max(s, 0))
-    p = tl.where(seen, e / tl.sum(e, 0), 0.0)
-    total = tl.sum(p[:, None] * tl.load(v + place, mask, 0.0).to(tl.float32), 0)
-    tl.store(out + row * d + at, total, at < d)
+    p = e / tl.sum(e, 0)
+    place = batch * keys * dv + key[:, None] * dv + to[None, :]
+    values = tl.load(v + place, (key < keys)[:, None] & (to < dv)[None, :], 0.0).to(tl.float32)
+    tl.store(out + row * dv + to, tl.sum(p[:, None] * values, 0), to < dv)
 
 
 class Model(torch.nn.Module):
@@ -38,11 +54,10 @@ class ModelNew(torch.nn.Module):
 
     def forward(self, q, k, v):
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
-        out = torch.empty_like(q)
-        batch, queries, d = q.shape
-        keys = k.shape[1]
-        blocks = {"KEYS": triton.next_power_of_2(max(keys, 16)), "D": triton.next_power_of_2(max(d, 16))}
-        attend[(batch * queries,)](q, k, v, out, queries, keys, d, 0.25, **blocks, MENDED=self.mended)
+        (batch, queries, d), (_, keys, dv) = q.shape, v.shape
+        out = torch.empty(batch, queries, dv, dtype=q.dtype, device=q.device)
+        blocks = {name: triton.next_power_of_2(max(n, 16)) for name, n in (("KEYS", keys), ("D", d), ("DV", dv))}
+        attend[(batch * queries,)](q, k, v, out, queries, keys, d, dv, **blocks, MENDED=self.mended)
         return out
 
 

@@ -6,8 +6,6 @@ import triton.language as tl
 
 SOURCE = "deepseek-ai/TileKernels #28"
 EXPECT = ("RES-01",)
-ENGINE = "gpu"
-DEVICES = 2
 
 
 @triton.jit
