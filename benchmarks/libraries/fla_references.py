@@ -1,0 +1,277 @@
+"""What fla's operators compute, in plain torch, from the mathematics of each; and inputs of modest size.
+
+Recurrent operators are written out as their sum over earlier positions, which equals the recurrence and needs few
+operations. Read by the grader, which must not run the library: nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+EPS = 1e-5
+#: Class that the losses leave out: one that drawn targets hit, since no draw gives -100.
+IGNORED = 3
+#: Positions of a chunk of the cumulative sums and of the pooling.
+CHUNK = 32
+BATCH, LENGTH, HEADS, KEY, VALUE = 2, 72, 2, 16, 32
+ROWS, WIDTH, CLASSES = 12, 160, 130
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*shape).to(dtype).requires_grad_()
+
+
+def rows() -> list[torch.Tensor]:
+    return [drawn(ROWS, WIDTH)]
+
+
+def pairs() -> list[torch.Tensor]:
+    return [drawn(ROWS, WIDTH), drawn(ROWS, WIDTH)]
+
+
+def scaled() -> list[torch.Tensor]:
+    return [drawn(ROWS, WIDTH), drawn(WIDTH)]
+
+
+def affine() -> list[torch.Tensor]:
+    return [drawn(ROWS, WIDTH), drawn(WIDTH), drawn(WIDTH)]
+
+
+def gated() -> list[torch.Tensor]:
+    return [*pairs(), drawn(WIDTH)]
+
+
+def gated_affine() -> list[torch.Tensor]:
+    return [*pairs(), drawn(WIDTH), drawn(WIDTH)]
+
+
+def heads_of_scalars() -> list[torch.Tensor]:
+    return [torch.randn(BATCH, LENGTH, 4)]
+
+
+def labelled() -> list[torch.Tensor]:
+    return [drawn(ROWS, CLASSES), torch.randint(0, 100, (ROWS,))]
+
+
+def projected() -> list[torch.Tensor]:
+    return [drawn(ROWS, WIDTH), torch.randint(0, 100, (ROWS,)), drawn(CLASSES, WIDTH), drawn(CLASSES)]
+
+
+def rotated() -> list[torch.Tensor]:
+    angle = torch.rand(LENGTH, 8)
+    return [drawn(BATCH, LENGTH, HEADS, 16), angle.cos(), angle.sin()]
+
+
+def sequence() -> list[torch.Tensor]:
+    return [drawn(BATCH, LENGTH, WIDTH)]
+
+
+def sequence_of_heads() -> list[torch.Tensor]:
+    return [drawn(BATCH, LENGTH, HEADS, VALUE)]
+
+
+def convolved() -> list[torch.Tensor]:
+    return [*sequence(), drawn(WIDTH, 4), drawn(WIDTH)]
+
+
+def gates() -> list[torch.Tensor]:
+    return [drawn(BATCH, LENGTH, VALUE), drawn(BATCH, LENGTH, VALUE)]
+
+
+def qkv(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+    return [drawn(BATCH, LENGTH, HEADS, size, dtype=dtype) for size in (KEY, KEY, VALUE)]
+
+
+def qkv_and_gate() -> list[torch.Tensor]:
+    return [*qkv(), drawn(BATCH, LENGTH, HEADS)]
+
+
+def qkv_and_gates() -> list[torch.Tensor]:
+    return [*qkv(), drawn(BATCH, LENGTH, HEADS, KEY)]
+
+
+def qkv_and_two_gates() -> list[torch.Tensor]:
+    return [*qkv_and_gate(), drawn(BATCH, LENGTH, HEADS)]
+
+
+def qkv_and_gate_in_half() -> list[torch.Tensor]:
+    return [*qkv(torch.bfloat16), drawn(BATCH, LENGTH, HEADS, dtype=torch.bfloat16)]
+
+
+# -- modules ----------------------------------------------------------------------------------------------------------
+
+
+def _scaled(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + EPS)
+
+
+def rms_norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return _scaled(x) * w
+
+
+def layer_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return F.layer_norm(x, x.shape[-1:], w, b, EPS)
+
+
+def group_norm(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Four groups of each row, each normalised by itself."""
+    groups = x.unflatten(-1, (4, -1))
+    return F.layer_norm(groups, groups.shape[-1:], None, None, EPS).flatten(-2) * w + b
+
+
+def rms_norm_gated(x: torch.Tensor, g: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return rms_norm(x, w) * F.silu(g)
+
+
+def layer_norm_gated(x: torch.Tensor, g: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return layer_norm(x, w, b) * F.silu(g)
+
+
+def l2norm(x: torch.Tensor) -> torch.Tensor:
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + EPS)
+
+
+def swiglu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return F.silu(x) * y
+
+
+def logsigmoid(x: torch.Tensor) -> torch.Tensor:
+    return F.logsigmoid(x)
+
+
+def sigmoid(x: torch.Tensor) -> torch.Tensor:
+    return torch.sigmoid(x)
+
+
+def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    a, b = x.chunk(2, -1)
+    c, s = cos[:, None], sin[:, None]
+    return torch.cat([a * c - b * s, b * c + a * s], -1)
+
+
+def token_shift(x: torch.Tensor) -> torch.Tensor:
+    """The position before, zeros for the first, minus the position itself."""
+    return torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1) - x
+
+
+def convolution(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Depthwise and causal, x (batch, length, channels), then SiLU."""
+    taps = w.shape[-1]
+    padded = torch.cat([x.new_zeros(x.shape[0], taps - 1, x.shape[2]), x], 1)
+    return F.silu(sum((padded[:, k : k + x.shape[1]] * w[:, k] for k in range(taps)), b))
+
+
+def mean_pooling(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([part.mean(1) for part in x.split(CHUNK, 1)], 1)
+
+
+def cumsum(x: torch.Tensor) -> torch.Tensor:
+    return x.cumsum(1)
+
+
+def cumsum_in_chunks(x: torch.Tensor) -> torch.Tensor:
+    return torch.cat([part.cumsum(1) for part in x.split(CHUNK, 1)], 1)
+
+
+def _within(target: torch.Tensor, classes: int) -> None:
+    """Refuses targets out of range before a GPU's own assertion ends the grader's context."""
+    if target.device.type != "meta" and target.numel() and int(target.max()) >= classes:
+        raise ValueError(f"a target is {int(target.max())}, of {classes} classes")
+
+
+def cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    _within(target, x.shape[-1])
+    return F.cross_entropy(x, target, ignore_index=IGNORED, label_smoothing=0.1, reduction="none")
+
+
+def linear_cross_entropy(x: torch.Tensor, target: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    _within(target, w.shape[0])
+    return F.cross_entropy(x @ w.t() + b, target, ignore_index=IGNORED)
+
+
+# -- recurrences: q, k (batch, length, heads, key), v (batch, length, heads, value) -----------------------------------
+
+
+def _earlier(total: torch.Tensor, strictly: bool = False) -> torch.Tensor:
+    """exp(total_t - total_s) for s before t, or at it; 0 after. total (batch, heads, length) are summed log gates."""
+    length = total.shape[-1]
+    seen = torch.ones(length, length, dtype=torch.bool, device=total.device).tril(-1 if strictly else 0)
+    return (total[..., :, None] - total[..., None, :]).masked_fill(~seen, -math.inf).exp()
+
+
+def _summed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """What the state of a decaying sum of k v^T gives for q, 1/sqrt(key) of it."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    weights = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5 * _earlier(total)
+    return (weights @ v).transpose(1, 2)
+
+
+def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return _summed(q, k, v, torch.zeros_like(q[..., 0]).transpose(1, 2))
+
+
+def retention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Head h decays by 1 - 2^(-5-h) a position."""
+    _, length, heads, _ = q.shape
+    decay = torch.log1p(-torch.exp2(-5.0 - torch.arange(heads, device=q.device, dtype=q.dtype)))
+    position = torch.arange(length, device=q.device, dtype=q.dtype)
+    return _summed(q, k, v, (decay[:, None] * position).expand(q.shape[0], heads, length))
+
+
+def simple_gla(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return _summed(q, k, v, F.logsigmoid(g).cumsum(1).transpose(1, 2))
+
+
+def gla(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    """A gate a key channel: g (batch, length, heads, key)."""
+    total = F.logsigmoid(g).cumsum(1).permute(0, 2, 3, 1)
+    weights = torch.einsum("bthc,bshc,bhcts->bhts", q, k, _earlier(total)) * q.shape[-1] ** -0.5
+    return (weights @ v.transpose(1, 2)).transpose(1, 2)
+
+
+def hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    """h_t = sigmoid(g_t) h_(t-1) + x_t, x and g (batch, length, width)."""
+    decay = _earlier(F.logsigmoid(g).cumsum(1).transpose(1, 2))
+    return (decay @ x.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
+
+
+def _inverse(lower: torch.Tensor) -> torch.Tensor:
+    """(I + L)^-1 of a strictly lower triangular L: the product of I + (-L)^(2^k), which ends since L is nilpotent."""
+    one = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+    power, found = -lower, one - lower
+    for _ in range(max(0, (lower.shape[-1] - 1).bit_length() - 1)):
+        power = power @ power
+        found = found @ (one + power)
+    return found
+
+
+def _corrected(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor, total: torch.Tensor
+) -> torch.Tensor:
+    """The delta rule: each position writes beta (v - what the decayed state holds for k) for k of length 1."""
+    q, k, v = (x.transpose(1, 2) for x in (q, l2norm(k), v))
+    beta = beta.sigmoid().transpose(1, 2)[..., None]
+    held = beta * (k @ k.transpose(-1, -2)) * _earlier(total, strictly=True)
+    weights = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5 * _earlier(total)
+    return (weights @ (_inverse(held) @ (beta * v))).transpose(1, 2)
+
+
+def delta_rule(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    return _corrected(q, k, v, beta, torch.zeros_like(beta).transpose(1, 2))
+
+
+def gated_delta_rule(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
+) -> torch.Tensor:
+    return _corrected(q, k, v, beta, F.logsigmoid(g).cumsum(1).transpose(1, 2))
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    length = q.shape[-2]
+    seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()
+    scores = (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).masked_fill(~seen, -math.inf)
+    return (torch.softmax(scores, -1) @ v).transpose(1, 2)
