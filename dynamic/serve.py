@@ -39,21 +39,22 @@ def serve(path: str, log: TextIO) -> int:
     from kcontract.dynamic.gates import gates
 
     gates()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _bound(path) as listener:
-        print(f"kcontract: serving on {path}; stop with Ctrl-C", file=log, flush=True)
-        spare = _Spare()
-        try:
+    spare = _Spare()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _bound(path) as listener:
+            print(f"kcontract: serving on {path}; stop with Ctrl-C", file=log, flush=True)
             while True:
                 client, _ = listener.accept()
                 with client, contextlib.suppress(OSError):
                     client.settimeout(_PATIENCE)
                     _answer(client, spare)
-        except KeyboardInterrupt:
-            print("kcontract: stopped", file=log, flush=True)
-            return 0
-        finally:
-            spare.close()
+    except KeyboardInterrupt:
+        print("kcontract: stopped", file=log, flush=True)
+        return 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        spare.close()
 
 
 @contextlib.contextmanager
@@ -203,14 +204,17 @@ def ask(path: str, request: Mapping[str, Any], out: TextIO) -> int:
         ) from None
     with client, client.makefile("r") as lines:
         client.sendall((json.dumps({k: v for k, v in request.items() if v is not None}) + "\n").encode())
+        wrong = ""
         for line in lines:
             record = json.loads(line)
+            if record["type"] == "done" and wrong:
+                raise InputError(wrong) if record["status"] == 3 else UsageError(wrong)
             if record["type"] == "done":
                 return int(record["status"])
             if record["type"] == "text":
                 print(record["text"], file=out, flush=True)
             elif record["type"] == "error" and "kernel" not in record:
-                raise UsageError(record["message"])
+                wrong = str(record["message"])
             else:
                 print(line, end="", file=out, flush=True)
     raise InputError("the service has gone before it answered", path=str(Path(path)))

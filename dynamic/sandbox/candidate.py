@@ -13,7 +13,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,73 +22,11 @@ import torch
 from kcontract.dynamic.engines import devices
 from kcontract.dynamic.problems.problem import Entry
 from kcontract.dynamic.sandbox import channel, pool
+from kcontract.dynamic.sandbox.answer import Answer, Failure, Output
 from kcontract.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why there is no result. ``kind``: ``raised`` (the candidate raised an exception), ``died``, ``hung``,
-    ``garbled`` (its process said nonsense) or ``too large``; ``stage``: ``load``, ``call``, ``start``
-    or ``backward`` (of a custom autograd function)."""
-
-    kind: str
-    message: str
-    stage: str
-    exception: str = ""
-    place: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.place})" if self.place else self.message
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One returned tensor. ``value`` is a CPU copy, None where there is none to read (meta, a subclass, too large);
-    ``alias`` is the argument whose storage it shares; ``held``: an earlier result's storage is returned again."""
-
-    value: Any
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
-    kind: str
-    plain: bool
-    storage: int
-    alias: int | None
-    held: bool
-    requires_grad: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What became of one call. ``grads`` holds one list a backward, in the order of arguments that require a gradient
-    and then of parameters, ``nodes`` the custom autograd functions they went through; ``changed`` are arguments the
-    call wrote to, ``borders`` those overrun."""
-
-    outputs: tuple[Output, ...] = ()
-    grads: tuple[tuple[Output | None, ...], ...] = ()
-    failure: Failure | None = None
-    others: tuple[str, ...] = ()
-    changed: tuple[int, ...] = ()
-    borders: tuple[int, ...] = ()
-    launches: tuple[Mapping[str, Any], ...] = ()
-    operations: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
-    sizes: tuple[int, ...] = ()
-    casts: tuple[tuple[str, str, int], ...] = ()
-    twins: tuple[tuple[int, int], ...] = ()
-    kernels: tuple[str, ...] = ()
-    own: tuple[int, ...] = ()
-    flags: tuple[str, ...] = ()
-    functions: tuple[str, ...] = ()
-    deeds: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-    stream: int = 0
-    inputs: Mapping[int, int] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    @property
-    def values(self) -> list[Any]:
-        """The returned tensors; empty for a failure."""
-        return [o.value for o in self.outputs]
+__all__ = ["Answer", "Candidate", "Failure", "Limits", "Output", "candidates", "engine_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +44,6 @@ class Limits:
     disk: int = 4 << 30
 
 
-def engine_parts(name: str) -> tuple[str, str]:
-    """(``gpu``, ``sim`` or ``interpreter``; target) of an engine's name. Raises ``UsageError`` for an unknown one."""
-    kind, _, target = name.partition(":")
-    if kind not in ("gpu", "sim", "interpreter") or (target and kind != "sim"):
-        raise UsageError(f"--engine is {name!r}; write gpu, sim:sm_90 (or another target), or interpreter")
-    return kind, devices.device(target).target.name if target else "sm_90"
-
-
 #: CUDA errors after which a process can do nothing more on its device.
 _BROKEN = ("illegal memory access", "misaligned address", "unspecified launch failure", "device-side assert",
            "illegal instruction", "illegal address", "hardware stack error")  # fmt: skip
@@ -127,6 +57,10 @@ class Candidate:
     ) -> None:
         self.entry, self.init, self.seed = entry, tuple(init), seed
         self.kind, self.target = engine_parts(engine)
+        if self.kind == "gpu":
+            if not torch.cuda.is_available():
+                raise UsageError("--engine gpu needs a CUDA device, and there is none; use sim:sm_90 or interpreter")
+            self.target = "sm_{}{}".format(*torch.cuda.get_device_capability())
         self.limits = limits or Limits()
         self.state: list[tuple[str, Any]] = []
         self.parameters: tuple[str, ...] = ()
@@ -358,6 +292,7 @@ class Candidate:
         if self._link is None:
             return Failure("died", "its process has ended", stage)
         self._asked += 1
+        self._outputs.clear()
         try:
             channel.send(self._link, {**request, "number": self._asked}, seconds)
             reply = channel.receive(self._link, seconds)

@@ -1,6 +1,7 @@
 """``kcontract verify`` and ``replay``: what is printed, written and returned; the service; verdicts kept."""
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -8,9 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from kcontract.cli import main
 
 PROBLEM = Path(__file__).with_name("softmax_problem.py")
 ENGINE = "interpreter"
@@ -22,11 +26,18 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 def kcontract(*arguments):
-    command = [sys.executable, "-m", "kcontract", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert "Traceback" not in done.stderr
-    return done
+    """The command, in this process: torch is imported once."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        status = main([str(a) for a in arguments])
+    return Done(status, out.getvalue(), err.getvalue())
 
 
 def verify(*arguments):

@@ -77,6 +77,10 @@ def main(args: argparse.Namespace) -> int:
         from kcontract.dynamic.serve import ask
 
         return ask(args.connect, request(args), sys.stdout)
+    if args.engine:
+        from kcontract.dynamic.engines.names import engine_parts
+
+        engine_parts(args.engine)
     torch_is_there()
     from kcontract.dynamic.problems.load import load
 
