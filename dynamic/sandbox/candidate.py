@@ -19,14 +19,13 @@ from typing import Any
 
 import torch
 
-from kcontract.dynamic.engines import devices
+from kcontract.dynamic.engines.names import engine_parts
 from kcontract.dynamic.problems.problem import Entry
 from kcontract.dynamic.sandbox import channel, pool
 from kcontract.dynamic.sandbox.answer import Answer, Failure, Output
 from kcontract.errors import UsageError
 
-
-__all__ = ["Answer", "Candidate", "Failure", "Limits", "Output", "candidates", "engine_parts"]
+__all__ = ["Answer", "Candidate", "Failure", "Limits", "Output", "candidates"]
 
 
 @dataclass(frozen=True, slots=True)
