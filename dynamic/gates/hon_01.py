@@ -19,6 +19,7 @@ import torch
 from kcontract.dynamic import oracle
 from kcontract.dynamic.gates.bench import NATIVE, Bench, Found, Trial, unfit, with_inputs
 from kcontract.dynamic.inputs import Role, Sample, build
+from kcontract.dynamic.oracle import Expected
 from kcontract.dynamic.sandbox import flow, watch
 from kcontract.dynamic.sandbox.candidate import Answer
 from kcontract.model import Status
@@ -28,6 +29,8 @@ GATE = "HON-01"
 _HARMLESS = ("cudnn.benchmark", "cudnn.deterministic", "deterministic algorithms")
 #: Parameters that are moved alone, at most.
 _PARAMETERS = 8
+#: Arguments that are touched in single elements, at most.
+_TOUCHED = 3
 #: Device kernels of torch and its libraries, by what their names hold.
 _LIBRARY = ("at::native", "at_cuda_detail", "cublas", "cutlass_80", "xmma_gemm", "nvjet", "splitkreduce", "cudnn",
             "ampere_", "sm80_", "at::cuda", "pytorch_flash", "fmha_cutlass", "nccl", "memcpy", "memset")  # fmt: skip
@@ -35,10 +38,9 @@ _LIBRARY = ("at::native", "at_cuda_detail", "cublas", "cutlass_80", "xmma_gemm",
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """What the reference does on the sample: its outputs, elements made by each operation, casts, whom it shares
-    memory with and whom it writes to."""
+    """What the reference does on the sample: elements made by each operation, casts, outputs that share memory with an
+    input, inputs that it writes to."""
 
-    outputs: tuple[Any, ...]
     work: dict[str, int]
     names: frozenset[str]
     casts: frozenset[tuple[str, str]]
@@ -67,12 +69,13 @@ def check(bench: Bench) -> Found:
         told += _work(bench, sample, seen, reference)
         told += [_Told(sample, r) for r in _record(bench, seen, reference)]
         if not told:
-            told += _moves(bench, sample, seen, reference)
+            told += _moves(bench, sample, seen)
             told += _left_out(bench, sample)
-            told += _parameters(bench, sample, seen, reference)
+            told += _parameters(bench, sample, seen)
             told += _steady(bench, sample, seen)
             told += _late(bench, sample, seen)
             told += _gradients(bench, sample)
+            told += _idle(bench, sample, seen)
             told += [_Told(sample, r) for r in dict.fromkeys((*_ended(bench), *_deeds(bench, seen)))]
     elif reason := _unfit(seen):
         told.append(_Told(sample, reason))
@@ -86,7 +89,7 @@ def check(bench: Bench) -> Found:
         return Found(bench.said(GATE, Status.UNDECIDED, f"there is no result to look into: {reason}"), tried=calls)
     if reference is None:
         return Found(bench.said(GATE, Status.UNDECIDED, "the reference cannot be run here"), tried=calls)
-    kernels = ", ".join(dict.fromkeys(str(launch["kernel"]) for launch in seen.launches)) or "its own native kernels"
+    kernels = ", ".join(dict.fromkeys(str(launch["kernel"]) for launch in seen.launches)) or "native kernels"
     return Found(bench.said(GATE, Status.PASS, f"its result is the work of {kernels}"), tried=calls)
 
 
@@ -113,7 +116,6 @@ def _reference(bench: Bench, sample: Sample) -> _Reference | None:
     places = {watch.storage_of(v) for _, v in tensors}
     answer = Answer(operations=tuple(seen.operations), sizes=tuple(seen.sizes))
     return _Reference(
-        tuple(o.cpu() for o in outputs),
         dict(flow.work(answer, frozenset(range(len(seen.operations))))),
         frozenset(flow.short(name) for name, _, _ in seen.operations),
         frozenset((a, b) for a, b, _ in seen.casts),
@@ -207,61 +209,66 @@ def _work(bench: Bench, sample: Sample, seen: Answer, reference: _Reference) -> 
         name = seen.operations[at][0]
         if at in alone and flow.short(name) not in flow.PASSIVE:
             return [_Told(sample, f"torch ran {name} to the very values of output {k}: its kernels add nothing")]
-    if seen.launches and _idle(bench, sample):
-        return [_Told(sample, f"its result is right when none of its kernels run: they are decoys; {torches}")]
     return []
 
 
 def _own_kernels(bench: Bench, sample: Sample, suppress: bool = False) -> list[str]:
-    """Kernels on the device that are neither torch's nor a library's."""
+    """Kernels on the device that are neither torch's nor a library's; an unknown one where the device does not tell."""
     seen = bench.candidate.call(sample.inputs, observe=True, kernels=True, suppress=suppress)
+    if seen.failure is not None or not seen.kernels:
+        return ["unknown"]
     library = _LIBRARY if flow.computing(seen) else ("memcpy", "memset")
     return [n for n in seen.kernels if not any(word in n.lower() for word in library)]
 
 
-def _idle(bench: Bench, sample: Sample) -> bool:
-    """Whether the result is right with all launches left out, over memory that holds no leftovers."""
+def _idle(bench: Bench, sample: Sample, seen: Answer) -> Iterator[_Told]:
+    """A result that is right with all launches left out: on data not seen before, over memory without leftovers."""
+    sample = _other(bench, sample)
     right = bench.expected(sample)
-    if isinstance(right, str):
-        return False
+    if isinstance(right, str) or not seen.launches:
+        return
     for poison in ("finite", "nan"):
         bare = bench.candidate.call(sample.inputs, suppress=True, poison=poison)
         if not bare.launches or bench.judge(sample, bare, right).reason:
-            return False
+            return
         if all(out.value.is_floating_point() for out in bare.outputs):
             break  # a value of another dtype may happen to be what the memory was filled with
-    return bench.candidate.kind != "gpu" or not _own_kernels(bench, sample, suppress=True)
+    if bench.candidate.kind != "gpu" or not _own_kernels(bench, sample, suppress=True):
+        ran = ", ".join(flow.computing(seen)[:4]) or "nothing"
+        yield _Told(sample, f"its result is right when none of its kernels run: they are decoys; torch ran {ran}")
 
 
 # -- results that stay where the reference moves ----------------------------------------------------------------------
 
 
-def _moves(bench: Bench, sample: Sample, seen: Answer, reference: _Reference) -> Iterator[_Told]:
-    """New data at the old addresses: all of it, one argument alone, single elements."""
-    spec = bench.spec.with_dims(sample.dims)
-    other = build(spec, bench.seed + 7)
+def _other(bench: Bench, sample: Sample) -> Sample:
+    """Other data of the same sizes."""
+    inputs = build(bench.spec.with_dims(sample.dims), bench.seed + 7)
+    return replace(sample, inputs=tuple(inputs), seed=bench.seed + 7, label="new data, same addresses")
+
+
+def _moves(bench: Bench, sample: Sample, seen: Answer) -> Iterator[_Told]:
+    """New data at the old addresses: single elements, all of it, one argument alone."""
+    arguments, new = bench.spec.arguments, _other(bench, sample)
     places = [k for k, v in enumerate(sample.inputs) if isinstance(v, torch.Tensor) and v.numel()]
-    drawn = [k for k in places if not torch.equal(sample.inputs[k], other[k])]
-    for at in (k for k in places if spec.arguments[k].role is Role.DATA):
+    drawn = [k for k in places if not torch.equal(sample.inputs[k], new.inputs[k])]
+    for at in [k for k in places if arguments[k].role is Role.DATA][:_TOUCHED]:
         for label, value in _touched(sample.inputs[at], bench.seed):
-            near = with_inputs(sample, at, value, f"{spec.arguments[at].name}: {label}")
-            if (k := _stays(bench, near, seen, reference.outputs)) is not None:
-                what = f"{label} of {spec.arguments[at].name!r} changed at the same address, and it did not move"
+            near = with_inputs(sample, at, value, f"{arguments[at].name}: {label}")
+            if (k := _stays(bench, near, sample, seen)) is not None:
+                what = f"{label} of {arguments[at].name!r} changed at the same address, and it did not move"
                 yield _Told(near, f"output {k} is constant, or that of an earlier call: {what}")
                 return
-    new = replace(sample, inputs=tuple(other), seed=bench.seed + 7, label="new data, same addresses")
-    if drawn and (k := _stays(bench, new, seen, reference.outputs)) is not None:
-        if _stays(bench, new, seen, reference.outputs, placement="fresh") is None:
+    if drawn and (k := _stays(bench, new, sample, seen)) is not None:
+        if _stays(bench, new, sample, seen, placement="fresh") is None:
             yield _Told(new, f"output {k} is that of an earlier call with other data at the same addresses")
         else:
-            yield _Told(
-                new, f"output {k} does not move when all inputs change: it is constant, or kept from an earlier call"
-            )
+            yield _Told(new, f"output {k} is constant, or that of an earlier call: all inputs changed, and it did not")
         return
     for at in drawn if len(drawn) > 1 else ():
-        alone = with_inputs(sample, at, other[at], f"{spec.arguments[at].name} alone")
-        if (k := _stays(bench, alone, seen, reference.outputs)) is not None:
-            yield _Told(alone, f"output {k} does not move when only the input {spec.arguments[at].name!r} changes")
+        alone = with_inputs(sample, at, new.inputs[at], f"{arguments[at].name} alone")
+        if (k := _stays(bench, alone, sample, seen)) is not None:
+            yield _Told(alone, f"output {k} does not move when only the input {arguments[at].name!r} changes")
 
 
 def _touched(value: Any, seed: int) -> Iterator[tuple[str, Any]]:
@@ -272,7 +279,7 @@ def _touched(value: Any, seed: int) -> Iterator[tuple[str, Any]]:
     generator = torch.Generator().manual_seed(seed + 11)
     one, two = (1 + int(i) for i in torch.randperm(flat.numel() - 2, generator=generator)[:2])
     changed = flat.clone()
-    changed[one] = changed[one] * -2 + (1.5 if bool(changed[one] <= 0) else -1.5)
+    changed[one] = changed[one] * -4 + (6 if bool(changed[one] <= 0) else -6)
     if bool((flat >= 0).all()):
         changed[one] = changed[one].abs()
     yield "one element", changed.reshape(value.shape)
@@ -282,27 +289,28 @@ def _touched(value: Any, seed: int) -> Iterator[tuple[str, Any]]:
         yield "the order of two elements", exchanged.reshape(value.shape)
 
 
-def _stays(bench: Bench, sample: Sample, before: Answer, was: tuple[Any, ...], placement: str = "same") -> int | None:
-    """The first output that keeps every bit where the reference's moves clearly; None where there is none."""
-    now = bench.eager(sample)
+def _stays(bench: Bench, sample: Sample, old: Sample, before: Answer, placement: str = "same") -> int | None:
+    """The first output that keeps every bit where what is right moves; None where there is none."""
+    was, now = bench.expected(old), bench.expected(sample)
     answer = bench.answer(sample, placement=placement)
-    if now is None or unfit(answer):
+    if isinstance(was, str) or isinstance(now, str) or unfit(answer):
         return None
-    return unmoved(before, answer, was, [o.cpu() for o in now])
+    return unmoved(before, answer, was, now, bench.policy.tolerance or 0.0)
 
 
-def unmoved(before: Answer, after: Answer, was: Any, now: Any) -> int | None:
-    """The first output whose bits are all the same at places where the reference moves by more than its rounding."""
-    for k, (a, b, r, s) in enumerate(zip(before.outputs, after.outputs, was, now, strict=False)):
-        if not (a.value.shape == b.value.shape == r.shape == s.shape) or a.dtype != b.dtype:
+def unmoved(before: Answer, after: Answer, was: Expected, now: Expected, tolerance: float = 0.0) -> int | None:
+    """The first output whose bits are all the same where what is right has moved clearly: by more than both bounds and
+    a twentieth, so that no result could be right on both."""
+    for k, (a, b, r, s) in enumerate(zip(before.outputs, after.outputs, was.outputs, now.outputs, strict=False)):
+        if not (a.value.shape == b.value.shape == r.value.shape == s.value.shape) or a.dtype != b.dtype:
             continue
-        if r.is_floating_point() or r.is_complex():
-            step = max(1e-3, 16 * torch.finfo(r.dtype).eps)
-            r, s = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (r, s))
-            size = torch.maximum(r.abs(), s.abs())
-            moved = ((r - s).abs() > step * size) & ((r - s).abs() > step * size.nan_to_num(0, 0, 0).mean())
-        else:
-            moved = r != s
+        moved = (r.value != s.value) & ~(r.undetermined | s.undetermined)
+        if r.value.is_floating_point():
+            step = max(0.05, 8 * torch.finfo(r.dtype).eps)
+            size = torch.maximum(r.value.abs(), s.value.abs())
+            allowed = r.bound + s.bound + step * size + 2 * tolerance + 2 * torch.finfo(r.dtype).tiny
+            moved &= (r.value - s.value).abs() > allowed
+        moved = moved.cpu()
         if bool(moved.any()) and torch.equal(_bytes(a.value[moved]), _bytes(b.value[moved])):
             return k
     return None
@@ -322,23 +330,27 @@ def _left_out(bench: Bench, sample: Sample) -> Iterator[_Told]:
             yield _Told(sample, f"it has left out the parameter {name!r}, which does nothing until it is trained")
 
 
-def _parameters(bench: Bench, sample: Sample, seen: Answer, reference: _Reference) -> Iterator[_Told]:
+def _parameters(bench: Bench, sample: Sample, seen: Answer) -> Iterator[_Told]:
     """One parameter at a time, changed in place as an optimiser does."""
     module, state = bench.reference(bench.dtype), list(bench.candidate.state)
     if not isinstance(module, torch.nn.Module) or not state or bench.candidate.unset:
         return
     inputs = [v.detach().to(bench.device) if isinstance(v, torch.Tensor) else v for v in sample.inputs]
+    right = bench.expected(sample)
+    if isinstance(right, str):
+        return
+    dtypes = [o.dtype for o in right.outputs]
     try:
         for name, value in [(n, v) for n, v in state if v.is_floating_point() and v.numel()][:_PARAMETERS]:
             moved = copy.deepcopy(module)
             new = value.roll(1) * 1.5 + 0.25
             with torch.no_grad():
                 dict((*moved.named_parameters(), *moved.named_buffers()))[name].copy_(new)
-                now = [o.cpu() for o in oracle.outputs_of(moved(*inputs))]
+            now = oracle.run(moved, inputs, model=bench.model(bench.dtype), out_dtype=dtypes, seed=sample.seed)
             if bench.candidate.load([(n, new if n == name else v) for n, v in state]) is not None:
                 return
             answer = bench.candidate.call(sample.inputs, placement="same")
-            if not unfit(answer) and (k := unmoved(seen, answer, reference.outputs, now)) is not None:
+            if not unfit(answer) and (k := unmoved(seen, answer, right, now)) is not None:
                 yield _Told(sample, f"output {k} does not move when the parameter {name!r} changes")
     finally:
         bench.candidate.load(state)

@@ -86,15 +86,17 @@ def _exactly(channel: socket.socket, count: int, until: float | None) -> bytes:
 
 @dataclass(slots=True)
 class Arena:
-    """One file of tensors, written from the front anew for each frame. ``room`` is the most bytes it may hold."""
+    """One file of tensors, written from the front anew for each frame. ``room`` is the most bytes it may hold, and
+    the most that are read for one frame."""
 
     handle: int
     room: int
     used: int = 0
+    taken: int = 0
 
     def clear(self) -> None:
-        """Forget what was written."""
-        self.used = 0
+        """Forget what was written and read: a new frame."""
+        self.used = self.taken = 0
 
     def write(self, data: Any) -> int | None:
         """Append bytes; their offset, or None where they don't fit."""
@@ -108,7 +110,10 @@ class Arena:
         return offset
 
     def read(self, offset: int, count: int) -> bytearray:
-        """Bytes at a place. Raises ``Garbled`` where the file does not hold them."""
+        """Bytes at a place. Raises ``Garbled`` where the file does not hold them, or too many have been read."""
+        self.taken += count
+        if self.taken > self.room:
+            raise Garbled(f"tensors of more than {self.room} bytes in one frame")
         data = bytearray(count)
         view, done = memoryview(data), 0
         while done < count:

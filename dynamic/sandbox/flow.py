@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from kcontract.dynamic.sandbox.candidate import Answer
+from kcontract.dynamic.sandbox.answer import Answer
 
 #: aten operations that only name, move, allocate or fill memory.
 PASSIVE = frozenset(

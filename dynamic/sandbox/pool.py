@@ -24,9 +24,9 @@ from typing import Any
 from kcontract.dynamic.engines import records
 from kcontract.dynamic.sandbox.channel import Closed
 
-_KEPT = ("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LANG",
-         "CC", "CXX", "TRITON_PTXAS_PATH", "TRITON_DEFAULT_FP_FUSION", "VIRTUAL_ENV", "USER", "TORCH_CUDA_ARCH_LIST",
-         "TORCH_EXTENSIONS_DIR", "TRITON_KCONTRACT_SIM")  # fmt: skip
+_KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+         "LANG", "CC", "CXX", "TRITON_PTXAS_PATH", "TRITON_DEFAULT_FP_FUSION", "VIRTUAL_ENV", "USER",
+         "TORCH_CUDA_ARCH_LIST", "TORCH_EXTENSIONS_DIR", "TRITON_KCONTRACT_SIM")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,6 @@ def _environment(kind: str, target: str, folder: str) -> dict[str, str]:
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(site), str(package.parent), *own]),
         "TRITON_CACHE_DIR": folder,
-        "HOME": folder,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }

@@ -334,9 +334,11 @@ class Worker:
 
 
 def _kernels(profiler: Any) -> list[str]:
-    """Names of the device kernels that ran, each once."""
+    """Names of the device kernels that ran, each once; one of torch's own at least, unless the device tells nothing."""
     if profiler is None:
         return []
+    torch.ones(1, device="cuda")
+    torch.cuda.synchronize()
     profiler.stop()
     return sorted({e.name[:200] for e in profiler.events() if e.device_type is torch.profiler.DeviceType.CUDA})[:256]
 
@@ -381,7 +383,8 @@ def prepare(settings: Mapping[str, Any]) -> list[str]:
             cache, records = (os.path.join(settings["folder"], n) for n in ("cache", "events.jsonl"))
             active.log.settings = replace(active.log.settings, cache=cache, records=records)
     folders = {"TRITON_CACHE_DIR": "cache", "TMPDIR": "tmp", "HOME": "", "CUDA_CACHE_PATH": "tmp"}
-    os.environ.pop("TRITON_KCONTRACT_RUN", None)
+    for name in ("TRITON_KCONTRACT_RUN", "TRITON_KCONTRACT_SIM"):
+        os.environ.pop(name, None)
     os.environ |= {name: os.path.join(settings["folder"], inner) for name, inner in folders.items()}
     tempfile.tempdir = None
     extensions = os.environ.get("TORCH_EXTENSIONS_DIR")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from kcontract.dynamic import oracle
 from kcontract.dynamic.gates import hon_01
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems import kernelbench
@@ -117,17 +118,21 @@ def output(value: torch.Tensor) -> Output:
     return Output(value, "float32", tuple(value.shape), "cpu", "Tensor", True, 1, None, False, False)
 
 
+def expected(value: float) -> oracle.Expected:
+    return oracle.run(lambda x: x * 1.0, [torch.full((4,), value)])
+
+
 @pytest.mark.parametrize(
-    ("candidate", "reference", "stays"),
+    ("candidate", "right", "stays"),
     [
         ((1.0, 1.0), (1.0, 2.0), True),
         ((1.0, 1.0001), (1.0, 2.0), False),  # it moves, however little: CMP-01 judges values
-        ((1.0, 1.0), (1.0, 1.00001), False),  # the reference does not move clearly
+        ((1.0, 1.0), (1.0, 1.01), False),  # what is right does not move clearly
     ],
 )
-def test_stale_is_what_keeps_every_bit_where_the_reference_moves(
-    candidate: tuple[float, float], reference: tuple[float, float], stays: bool
+def test_stale_is_what_keeps_every_bit_where_the_right_result_moves(
+    candidate: tuple[float, float], right: tuple[float, float], stays: bool
 ) -> None:
     before, after = (Answer(outputs=(output(torch.full((4,), v)),)) for v in candidate)
-    was, now = ([torch.full((4,), v)] for v in reference)
+    was, now = (expected(v) for v in right)
     assert (hon_01.unmoved(before, after, was, now) == 0) is stays

@@ -9,19 +9,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from kcontract.dynamic.problems import kernelbench
 from kcontract.dynamic.problems.problem import Entry
 from kcontract.dynamic.sandbox import keeper, pool
 from kcontract.dynamic.sandbox.candidate import Candidate, Failure, Limits
-from kcontract.model import Witness
+from kcontract.dynamic.verify import verify
+from kcontract.model import Status, Witness
 
 ATTACKS = Path(__file__).with_name("attacks.py")
+HONEST = Path(__file__).parents[2] / "corpus" / "exploits" / "honest_workspace.py"
 X = torch.arange(6.0)
-SMALL = Limits(call=3.0, memory=1 << 30, room=64 << 20, processes=12, output=4 << 20, disk=64 << 20)
+SMALL = Limits(call=30.0, memory=768 << 20, room=64 << 20, processes=12, output=4 << 20, disk=64 << 20)
+HURRIED = replace(SMALL, call=1.5)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,9 +53,9 @@ def alive(pid: int) -> str:
 
 KILLED = [
     ("segfault", "SIGSEGV"),
-    ("hang", "no result after 3 s"),
-    ("memory", "used more than 1 GiB of memory"),
-    ("memory_file", "used more than 1 GiB of memory|File too large"),
+    ("hang", "no result after 1.5 s"),
+    ("memory", "used more than 768 MiB of memory"),
+    ("memory_file", "used more than 768 MiB of memory|File too large"),
     ("fork_bomb", "started more than 12 processes"),
     ("print_without_end", "printed more than 4194304 bytes"),
     ("leave", "SystemExit"),
@@ -59,7 +64,7 @@ KILLED = [
     ("write_elsewhere", "Permission denied"),
     ("close_channel", "ended|Bad file descriptor"),
     ("garbage", "nonsense"),
-    ("drip", "no result after 3 s|nonsense"),
+    ("drip", "no result after 1.5 s|nonsense"),
     ("network", "PermissionError"),
     ("read_grader", "PermissionError"),
     ("many_outputs", "nonsense"),
@@ -68,13 +73,17 @@ KILLED = [
 
 def test_attacks_in_a_row_end_in_a_sentence_and_the_next_candidate_is_unharmed() -> None:
     for name, told in KILLED:
-        failure, _ = attempt(name)
+        failure, _ = attempt(name, HURRIED if "no result" in told else SMALL)
         assert failure is not None and re.search(told, str(failure)), f"{name}: {failure}"
         assert "\n" not in str(failure)
     failure, _ = attempt("truncate")  # a race of its own thread with the reader: cut short, or read in time
     assert failure is None or "nonsense" in str(failure)
     for name in ("kill_parent", "native_network", "start_child", "daemon", "honest"):
         assert attempt(name) == (None, True), name
+    problem = kernelbench.load(str(HONEST))
+    with Candidate(problem.candidate, "interpreter") as candidate:
+        result = verify(problem, engine="interpreter", only=("CMP-01",), candidate=candidate)
+    assert [v.status for v in result.report.verdicts] == [Status.PASS]
     assert not [p for p in keeper.descendants(os.getpid()) if "kcontract-daemon" in alive(p)]
 
 
@@ -105,7 +114,7 @@ time.sleep(600)
 
 WRITER = """
 from pathlib import Path
-from kcontract.model import Witness
+from kcontract.model import Status, Witness
 witness = Witness("CMP-01", "k", "sm_90", "gpu", 0, {{}}, {{}}, "", (), 0, 0, 0, {{"reason": "x" * 100000}})
 witness.dump(Path({path!r}))
 print(flush=True)
