@@ -41,8 +41,9 @@ def product(
     partial sum (an H200 needed λ = 4.9 of half that, float16, N = 4096, all terms of one sign).
 
     Carried, worst case: |a|c_b + c_a|b| + λ·e_a·e_b. Exchangeable: systematic errors have a common sign along the sum
-    (a shifted mean), or the sign of the value (a scale), or neither: |c_a·b| + |(c_a·sgn a)·b| + sqrt(c_a²b²), and
-    sqrt(i_a²b² + a²i_b²) for the independent ones. ``shared`` gives what of the carried error all results of one row
+    (a shifted mean), or the sign of the value (a scale), or neither: |c_a·b| + |(c_a·sgn a)·b| + 2·sqrt(c_a²b²)
+    (a few choices that rounding makes have any signs: four of them at λ = 4), and sqrt(i_a²b² + a²i_b²) for the
+    independent ones. ``shared`` gives what of the carried error all results of one row
     or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32.
     """
     model, ea, eb = ctx.model, ctx.err(a), ctx.err(b)
@@ -124,7 +125,7 @@ def _gather(total: Tensor | None, found: Scaled) -> Tensor:
 
 
 def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Iterator[Scaled]:
-    """The parts of (k·a² + i_a² + c_a²)·(|b| + λe_b)² + a²·(i_b² + c_b²).
+    """The parts of (k·a² + i_a² + 4c_a²)·(|b| + λe_b)² + a²·(i_b² + 4c_b²).
 
     Formed in units of sqrt(k) (of u where k is 0), so that float32 holds the squares.
     """
@@ -152,9 +153,10 @@ def _squared(mul: Product, p: Tensor, root: Tensor) -> Tensor:
 
 
 def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
-    for part in (e.i, e.c):
+    for part, share in ((e.i, 1.0), (e.c, 4.0)):
         if part is not None:
-            start = (part * part).div_(unit) if start is None else start.addcmul_(part, part, value=1 / unit)
+            share /= unit
+            start = (part * part).mul_(share) if start is None else start.addcmul_(part, part, value=share)
     return start
 
 

@@ -39,7 +39,7 @@ def variance_error(
 ) -> tuple[Err, Err]:
     """Errors of the mean (keepdim) and of the variance Σ(x − mean)²/divisor, two-pass or Welford.
 
-    e_m is a sum's error over N + 2u|m|; where that sum is exact, u|m|N/2 for a running mean. The squares are summed
+    e_m is a sum's error over N + 2u|m|; where that sum is exact, the law of ``sums`` + u|m|N/2 for a running mean. The squares are summed
     like any N positive terms; a shift of the mean by e adds N/divisor·e² and no first-order term in the two-pass
     form; a running mean errs by up to e_m at each step, and the next term's deviation is independent of that error, so
     Welford's adds 4·e_m·sqrt(var/N) (worst case: any order, 2·e_m·sqrt(var)); rounding of x − m adds
@@ -51,7 +51,8 @@ def variance_error(
         n *= x.shape[d]
     em = sum_terms(ctx, "mean", x, e, mean_ * n, dims, True)
     if em.exact:  # a sum on a lattice: a running mean is on none, and rounds at each step with weight k/N
-        em = Err(mean_.abs().mul_(ctx.u * n * n / 2 / ctx.lam))
+        law = (mean_ * mean_).mul_(n * n + n).add_(var, alpha=divisor).clamp_(min=0.0).mul_(n / 3 + 1)
+        em = Err(mean_.abs().mul_(ctx.u * n * n / 2 / ctx.lam), law.sqrt_().mul_(ctx.u))
     em = linear(ctx, mean_, [(em, 1 / n)], ctx.fresh(mean_, 2.0))
     whole = em.total()
     assert whole is not None

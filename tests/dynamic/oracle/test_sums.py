@@ -15,6 +15,8 @@ import bounds
 import bounds_ops
 
 from kcontract.dynamic import inputs, oracle
+from kcontract.dynamic.oracle.mode import BoundMode
+from kcontract.dynamic.oracle.tables import Err
 
 
 def _bound(x: Any, **options: Any) -> float:
@@ -79,3 +81,25 @@ def test_honest_float64_and_eight_bit_runs(dtype: Any) -> None:
     bounds.honest_ops(tally, range(9000, 9001), (17, 64, 512), None, {"other": dtype})
     assert tally.runs > 700 and tally.alarms["oracle"] == 0, tally.worst
     assert max(tally.required) < 4
+
+
+def test_a_running_mean_of_lattice_terms_rounds_at_each_step() -> None:
+    what = next(o for o in bounds_ops.ALL if o.name == "layer_norm welford")
+    tensors = bounds_ops.make(what, 64, torch.float8_e5m2, "cancelling", 14005)
+    expected, _, _ = bounds.expect(what, tensors, 14005, torch.float32)
+    for order in ("sequential", "permuted"):
+        found = bounds_ops.run(what, bounds_ops.Arithmetic(order, seed=14005), tensors, out=torch.float32)
+        result = bounds.check(found, expected)[0]
+        assert result.ok and result.required < 4
+
+
+def test_four_choices_of_any_sign_stay_inside_a_product_at_half_of_lambda() -> None:
+    a, b = torch.zeros(1, 64, dtype=torch.float64), torch.ones(64, 1, dtype=torch.float64)
+    a[0, :4] = 1.0  # four elements that rounding may make 0: in the sums of errors themselves the signs cancel
+    b[1::2] = -1.0
+    mode = BoundMode(oracle.Accumulation.fp32())
+    mode.tables.put(a, Err(mode.jump(a.abs()), None, None))
+    with mode:
+        y = a @ b
+    whole = mode.err(y).total()
+    assert whole is not None and float(whole) * mode.lam / 2 >= 4.0
