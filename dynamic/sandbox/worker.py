@@ -248,7 +248,9 @@ class Worker:
             for k in range(repeats):
                 more = k + 1 < repeats
                 got = iter(torch.autograd.grad(outputs, asked, upstream, retain_graph=more, allow_unused=True))
-                grads.append([next(got) if t.requires_grad else None for t in (*leaves, *own)])
+                found = [next(got) if t.requires_grad else None for t in (*leaves, *own)]
+                # the next backward may write to where this one's result lies
+                grads.append([g.clone() if more and g is not None else g for g in found])
         return result, grads
 
     def _parameters(self) -> list[Any]:
