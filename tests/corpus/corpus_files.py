@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from kcontract.dynamic.oracle import outputs_of
 from kcontract.dynamic.problems import kernelbench
 from kcontract.dynamic.problems.problem import Problem
 from kcontract.dynamic.sandbox.candidate import Candidate
@@ -126,7 +127,7 @@ def customary(case: Case, engine: str, name: str = "ModelNew") -> str:
             answer = candidate.call(inputs, poison="zero" if case.head.get("FRESH") else None)
             if answer.failure:
                 return str(answer.failure)
-            (found,) = answer.values
-            if not torch.allclose(found.float(), wanted.float(), rtol=1e-2, atol=1e-2):
-                return f"trial {trial} is off by {(found.float() - wanted.float()).abs().max():.3g}"
+            for found, right in zip(answer.values, outputs_of(wanted), strict=True):
+                if not torch.allclose(found.float(), right.float(), rtol=1e-2, atol=1e-2):
+                    return f"trial {trial} is off by {(found.float() - right.float()).abs().max():.3g}"
     return ""

@@ -19,7 +19,6 @@ def attend(
     keys,
     d,
     dv,
-    scale,
     KEYS: tl.constexpr,
     D: tl.constexpr,
     DV: tl.constexpr,
