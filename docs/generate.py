@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 from collections.abc import Iterator
@@ -25,13 +26,27 @@ def pages() -> Iterator[tuple[Path, str]]:
     lines = ["# Rules", "", "| rule | gate | since | status |", "|---|---|---|---|"]
     lines += [f"| [{r.slug}](rules/{r.slug}.md) | {r.gate} | {r.since} | {r.status} |" for r in rules()]
     yield DOCS / "rules.md", STAMP + "\n".join(lines) + "\n"
-    lines = ["# Gates", "", "| gate | promise | proved statically by | rules |", "|---|---|---|---|"]
+    lines = [
+        "# Gates",
+        "",
+        "| gate | promise | proved statically by | rules | tried by a run |",
+        "|---|---|---|---|---|",
+    ]
     for gate in GATES.values():
         mine = ", ".join(f"[{r.slug}](rules/{r.slug}.md)" for r in rules() if r.gate == gate.id)
         static = ", ".join(gate.static) if gate.static != ("run",) else "nothing: needs a run"
-        lines.append(f"| {gate.id} | {gate.promise} | {static} | {mine} |")
+        lines.append(f"| {gate.id} | {gate.promise} | {static} | {mine} | {tried(gate.id)} |")
     yield DOCS / "gates.md", STAMP + "\n".join(lines) + "\n"
     yield DOCS / "settings.md", STAMP + "# Settings\n\n" + inspect.cleandoc(settings.__doc__ or "") + "\n"
+
+
+def tried(gate: str) -> str:
+    """What a run tries: the first paragraph of the gate's own file, which is read and not imported (it needs torch)."""
+    path = DOCS.parent / "dynamic" / "gates" / f"{gate.lower().replace('-', '_')}.py"
+    if not path.exists():
+        return ""
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return " ".join(text.split("\n\n")[0].split()).removeprefix(f"{gate}: ")
 
 
 def main() -> int:
