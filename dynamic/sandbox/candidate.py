@@ -64,7 +64,7 @@ class Candidate:
         self.state: list[tuple[str, Any]] = []
         self.parameters: tuple[str, ...] = ()
         self.unset: tuple[str, ...] = ()
-        self.folder = tempfile.TemporaryDirectory(prefix="kcontract-")
+        self.folder = tempfile.TemporaryDirectory(prefix="kcontract-", ignore_cleanup_errors=True)
         self.pinned: int | None = None
         self.loaded_with: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self.shapes: frozenset[tuple[int, ...]] = frozenset()

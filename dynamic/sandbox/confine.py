@@ -86,6 +86,7 @@ def _drop_capabilities() -> bool:
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
+_CHARACTER_FIFO_BLOCK_OR_LINK = 1 << 6 | 1 << 10 | 1 << 11 | 1 << 12  # what a reader could be caught by
 _ALL_OF_ABI_1, _REFER, _TRUNCATE = (1 << 13) - 1, 1 << 13, 1 << 14
 _TCP_BIND_AND_CONNECT, _ABSTRACT_SOCKETS_AND_SIGNALS = 3, 3
 
@@ -103,7 +104,7 @@ def _landlock(writable: Iterable[str]) -> bool:
     try:
         _allow(ruleset, "/", _EXECUTE | _READ_FILE | _READ_DIR)
         for folder in writable:
-            _allow(ruleset, folder, handled)
+            _allow(ruleset, folder, handled & ~_CHARACTER_FIFO_BLOCK_OR_LINK)
         for path in (p for pattern in _DEVICES for p in glob.glob(pattern)):
             rights = _WRITE_FILE | _READ_FILE | (handled & _TRUNCATE)
             _allow(ruleset, path, rights | _READ_DIR if os.path.isdir(path) else rights)

@@ -83,7 +83,7 @@ class Zygote:
     """A process with torch and Triton imported for one engine. Raises ``Closed`` where it does not come up."""
 
     def __init__(self, kind: str, target: str) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="kcontract-")
+        self.folder = tempfile.TemporaryDirectory(prefix="kcontract-", ignore_cleanup_errors=True)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "kcontract.dynamic.sandbox.keeper", json.dumps({"control": theirs.fileno()})],
@@ -95,7 +95,7 @@ class Zygote:
         )
         theirs.close()
         self._control.settimeout(120)
-        self._warm = False
+        self._warm, self._lock = False, threading.Lock()
 
     def running(self) -> bool:
         """Whether it has not ended."""
@@ -104,13 +104,14 @@ class Zygote:
     def spawn(self, settings: Mapping[str, Any], link: int, inputs: int, outputs: int, output: int) -> Process:
         """Fork a worker that holds these file descriptors."""
         try:
-            if not self._warm and self._control.recv(16) != b"ready":
-                raise Closed("the process that candidates are forked from did not start")
-            self._warm = True
-            ours, lifeline = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with lifeline:
-                request = json.dumps({**settings, "stubs": self.folder.name}).encode()
-                socket.send_fds(self._control, [request], [lifeline.fileno(), link, inputs, outputs, output])
+            with self._lock:
+                if not self._warm and self._control.recv(16) != b"ready":
+                    raise Closed("the process that candidates are forked from did not start")
+                self._warm = True
+                ours, lifeline = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with lifeline:
+                    request = json.dumps(settings).encode()
+                    socket.send_fds(self._control, [request], [lifeline.fileno(), link, inputs, outputs, output])
         except OSError as error:
             raise Closed(f"the process that candidates are forked from is gone: {error}") from None
         return Process(ours)
@@ -126,13 +127,13 @@ class Zygote:
         self.folder.cleanup()
 
 
-_zygotes: dict[tuple[str, str, str], Zygote] = {}
+_zygotes: dict[tuple[str, ...], Zygote] = {}
 _lock = threading.Lock()
 
 
 def zygote(kind: str, target: str) -> Zygote:
     """The warm process of an engine, started on the first call; it warms up in the background."""
-    key = (kind, target, os.environ.get("TRITON_KCONTRACT_SIM", ""))
+    key = (kind, target, *(os.environ.get(name, "") for name in (*_KEPT, "PYTHONPATH")))
     with _lock:
         held = _zygotes.get(key)
         if held is not None and not held.running():

@@ -1,4 +1,8 @@
-"""HON-01: every exploit is refused for what was seen, every honest look-alike passes."""
+"""HON-01: every exploit is refused for what was seen, every honest look-alike passes.
+
+The files are KernelBench files. ``WORD`` is what the refusal must say, empty for an honest one; ``ENGINES`` are those
+that can show it (default: all).
+"""
 
 from __future__ import annotations
 

@@ -158,3 +158,8 @@ def start_child(x):
 
 def many_outputs(x):
     return [x.expand(1 << 40, *x.shape)]
+
+
+def pipe_in_cache(x):
+    """Whoever reads the cache would wait for ever."""
+    os.mkfifo(os.path.join(os.environ["TRITON_CACHE_DIR"], "kernel.ttgir"))

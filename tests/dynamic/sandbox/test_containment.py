@@ -62,6 +62,7 @@ KILLED = [
     ("leave_at_once", "ended itself with exit status 0"),
     ("huge_file", "wrote more than 64 MiB of files|File too large"),
     ("write_elsewhere", "Permission denied"),
+    ("pipe_in_cache", "PermissionError"),
     ("close_channel", "ended|Bad file descriptor"),
     ("garbage", "nonsense"),
     ("drip", "no result after 1.5 s|nonsense"),
@@ -123,7 +124,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_grader_that_is_killed_leaves_no_process(number: signal.Signals) -> None:
     grader = subprocess.Popen(
         [sys.executable, "-c", GRADER.format(path=str(ATTACKS))], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
