@@ -184,7 +184,8 @@ def chunk_delta_rule(q, k, v, beta):
 
 
 @kcontract.contract(reference=right.gated_delta_rule, inputs=right.qkv_and_two_gates, dtypes=ALL, ranges=SIZES)
-def fused_recurrent_gated_delta_rule(q, k, v, g, beta):
+def fused_recurrent_gated_delta_rule(q, k, v, gates):
+    g, beta = gates.unbind(-1)
     rule = fla("ops.gated_delta_rule").fused_recurrent_gated_delta_rule
     return rule(q, right.l2norm(k), v, F.logsigmoid(g), beta=beta.sigmoid())[0]
 
@@ -192,7 +193,8 @@ def fused_recurrent_gated_delta_rule(q, k, v, g, beta):
 @kcontract.contract(
     reference=right.gated_delta_rule, inputs=right.qkv_and_two_gates, gradients=True, dtypes=ALL, ranges=SIZES
 )
-def chunk_gated_delta_rule(q, k, v, g, beta):
+def chunk_gated_delta_rule(q, k, v, gates):
+    g, beta = gates.unbind(-1)
     return fla("ops.gated_delta_rule").chunk_gated_delta_rule(q, right.l2norm(k), v, F.logsigmoid(g), beta.sigmoid())[0]
 
 

@@ -16,7 +16,7 @@ EPS = 1e-5
 IGNORED = 3
 #: Positions of a chunk of the cumulative sums and of the pooling.
 CHUNK = 32
-BATCH, LENGTH, HEADS, KEY, VALUE = 2, 72, 2, 16, 32
+BATCH, LENGTH, HEADS, KEY, VALUE = 2, 72, 3, 32, 16
 ROWS, WIDTH, CLASSES = 12, 160, 130
 
 
@@ -94,7 +94,8 @@ def qkv_and_gates() -> list[torch.Tensor]:
 
 
 def qkv_and_two_gates() -> list[torch.Tensor]:
-    return [*qkv_and_gate(), drawn(BATCH, LENGTH, HEADS)]
+    """Gate and beta in one tensor: of more than four tensors that share a size, none is found to move."""
+    return [*qkv(), drawn(BATCH, LENGTH, HEADS, 2)]
 
 
 def qkv_and_gate_in_half() -> list[torch.Tensor]:
@@ -263,9 +264,8 @@ def delta_rule(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Te
     return _corrected(q, k, v, beta, torch.zeros_like(beta).transpose(1, 2))
 
 
-def gated_delta_rule(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
-) -> torch.Tensor:
+def gated_delta_rule(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    g, beta = gates.unbind(-1)
     return _corrected(q, k, v, beta, F.logsigmoid(g).cumsum(1).transpose(1, 2))
 
 
