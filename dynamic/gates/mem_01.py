@@ -54,11 +54,11 @@ def _judge(bench: Bench, sample: Sample) -> Trial:
     right = bench.expected(sample)
     if isinstance(right, str):
         return Trial(sample, right, judged=False)
-    if bench.candidate.kind == "sim":
-        plain = bench.answer(sample, placement="fresh", poison="finite")
+    behind = {fill: bench.answer(sample, placement=f"guarded:{fill}", poison="finite") for fill in ("nan", "finite")}
+    if bench.candidate.kind == "sim":  # without borders, so that it stops at the access
+        plain = bench.candidate.call(sample.inputs, poison="finite")
         if out_of_bounds(plain):
             return Trial(sample, str(plain.failure).removeprefix("Fault: "))
-    behind = {fill: bench.answer(sample, placement=f"guarded:{fill}", poison="finite") for fill in ("nan", "finite")}
     for answer in behind.values():
         if wild(answer):
             return Trial(sample, f"it touches memory that it does not own: {answer.failure}")

@@ -12,10 +12,7 @@ def norm_kernel(x, w, b, o, n, eps, ONE_PASS: tl.constexpr, BLOCK: tl.constexpr)
     v = tl.load(x + row * n + c, c < n, 0.0).to(tl.float32)
     mean = tl.sum(v, 0) / n
     d = tl.where(c < n, v - mean, 0.0)
-    if ONE_PASS:
-        variance = tl.sum(v * v, 0) / n - mean * mean
-    else:
-        variance = tl.sum(d * d, 0) / n
+    variance = tl.sum(v * v, 0) / n - mean * mean if ONE_PASS else tl.sum(d * d, 0) / n
     y = d / tl.sqrt_rn(variance + eps)
     y = y * tl.load(w + c, c < n, 0.0) + tl.load(b + c, c < n, 0.0)
     tl.store(o + row * n + c, y, c < n)

@@ -14,16 +14,10 @@ def tile_kernel(x, o, n, GUARD: tl.constexpr, BLOCK: tl.constexpr):
         c = start + tl.arange(0, BLOCK)
         v = tl.load(x + row * n + c, c < n, -float("inf"))
         new = tl.maximum(top, tl.max(v, 0))
-        if GUARD:
-            base = tl.where(tl.abs(new) == float("inf"), 0.0, new)
-        else:
-            base = new
+        base = tl.where(tl.abs(new) == float("inf"), 0.0, new) if GUARD else new
         total = total * tl.exp(top - base) + tl.sum(tl.exp(v - base), 0)
         top = new
-    if GUARD:
-        base = tl.where(tl.abs(top) == float("inf"), 0.0, top)
-    else:
-        base = top
+    base = tl.where(tl.abs(top) == float("inf"), 0.0, top) if GUARD else top
     tl.store(o + row, tl.log(total) + base)
 
 

@@ -64,5 +64,18 @@ class ReadsPastTheEnd(torch.nn.Module):
         return softmax(x, torch.empty_like(x), masked=False)
 
 
+@triton.jit
+def mark_kernel(x, n):
+    tl.store(x + n + tl.arange(0, 4), 7.0)
+
+
+class WritesPastTheEnd(torch.nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        o = softmax(x, torch.empty_like(x))
+        mark_kernel[(1,)](x, x.numel())
+        return o
+
+
 def get_inputs():
     return [torch.randn(4, 64)]
