@@ -52,7 +52,8 @@ def sentence(error: BaseException) -> str:
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
     told = [line for line in lines[1:] if "error" in line.lower()]
-    line = lines[-1] if type(error).__name__ == "CompilationError" else (told or lines)[0]
+    of_compiler = any(base.__name__ == "CompilationError" for base in type(error).__mro__)
+    line = lines[-1] if of_compiler else (told or lines)[0]
     cause = f" ({sentence(error.__cause__)})" if error.__cause__ is not None else ""
     return f"{type(error).__name__}: {line[:300]}{cause}"
 

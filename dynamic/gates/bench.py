@@ -92,6 +92,7 @@ class Bench:
         self.kernels = 1
         self.sight: Answer | None = None
         self.tuners: list[tuple[str, list[str]]] = []
+        self.configuration = CHOSEN
         self.first: tuple[Sample, Answer] | None = None
         self.log: list[tuple[str, Answer]] = []
         self.reports: list[Report] = []
@@ -311,6 +312,7 @@ class Bench:
         if not self.tuners or not self.ordinary().reason:
             return
         for k in (*range(max(len(configs) for _, configs in self.tuners)), CHOSEN):
+            self.configuration = k
             self.candidate.tuners(k)
             self._ordinary, self._gross = None, ""
             if not self.ordinary().reason:

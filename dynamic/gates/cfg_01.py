@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from kcontract.dynamic.gates.bench import CHOSEN, Bench, Found, Trial
+from kcontract.dynamic.gates.bench import Bench, Found, Trial
 from kcontract.dynamic.inputs import Sample, build
 from kcontract.model import Status
 
@@ -39,7 +39,7 @@ def check(bench: Bench) -> Found:
     try:
         found = bench.verdict(GATE, _trials(bench, tried))
     finally:
-        bench.candidate.tuners(CHOSEN)
+        bench.candidate.tuners(bench.configuration)
     if found.verdict.status is not Status.PASS:
         return found
     total = max(len(configs) for _, configs in bench.tuners)
