@@ -76,6 +76,11 @@ def library(file: Path) -> str:
     return file.stem.removesuffix("_operators")
 
 
+def full(file: Path, name: str) -> str:
+    """An operator's name with its library."""
+    return f"{file.stem.removesuffix('_operators')}/{name}"
+
+
 def verify(file: Path, name: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All there is to say about one operator."""
     start = time.monotonic()
@@ -132,10 +137,11 @@ def main() -> None:
         (file, problem.name)
         for file in FILES
         for problem in contracted.load(str(file))
-        if wanted is None
-        or problem.name in wanted
-        or f"{file.stem.removesuffix('_operators')}/{problem.name}" in wanted
+        if wanted is None or wanted & {problem.name, full(file, problem.name)}
     ]
+    work.sort(key=lambda each: each[1])  # the chunked operators of fla, which take longest, early
+    # each process would take all processors for its own
+    os.environ["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // args.jobs))
     start = time.monotonic()
     results = []
     with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
