@@ -58,7 +58,7 @@ class Trial:
 class Bench:
     """``spec`` at the sizes gates work on, ``native`` the problem's own; ``dtype`` of floating inputs and parameters.
 
-    ``sight`` is what one observed call showed (launches, operations), ``reports`` what the static pass said of each
+    ``given`` are the problem's own inputs. ``sight`` is what one observed call showed (launches, operations), ``reports`` what the static pass said of each
     kernel it compiled; ``log`` keeps every answer for HON-01.
     """
 
@@ -74,9 +74,9 @@ class Bench:
         self.device = torch.device("cuda" if candidate.kind == "gpu" else "cpu")
         torch.manual_seed(seed)
         reference = problem.reference()
-        given = list(problem.inputs())
+        self.given = tuple(problem.inputs())
         if problem.spec is None:
-            inferred = infer.infer(problem.reference, given, budget=BUDGET[candidate.kind])
+            inferred = infer.infer(problem.reference, self.given, budget=BUDGET[candidate.kind])
             self.spec, self.native = inferred.spec, inferred.native
         else:
             self.spec, self.native = problem.spec, dict(problem.spec.dims)
@@ -99,6 +99,7 @@ class Bench:
         self.notes: list[str] = []
         self.defect = ""
         self._kept: dict[object, Expected | str] = {}
+        self._returned: dict[object, list[Any] | None] = {}
         self._ordinary: Trial | None = None
         self._gross = ""
         self._loaded = ""
@@ -142,7 +143,7 @@ class Bench:
             inputs = [v.to(self.device) if isinstance(v, torch.Tensor) else v for v in sample.inputs]
             reference = self.reference(dtype)
             try:
-                outs = self.eager_dtypes(reference, inputs, grads)
+                outs = self.eager_dtypes(reference, inputs)
                 self._kept[key] = oracle.run(
                     reference, inputs, model=model, out_dtype=outs, grads=grads, flush_inputs=flush_inputs,
                     seed=sample.seed,
@@ -155,15 +156,20 @@ class Bench:
                 )
         return self._kept[key]
 
-    def eager_dtypes(self, reference: Any, inputs: Sequence[Any], grads: bool) -> list[Any] | None:
-        """Dtypes that the reference itself returns for these inputs, by running it on no data."""
-        try:
-            with torch.no_grad():
-                meta = [torch.empty_like(v, device="meta") if isinstance(v, torch.Tensor) else v for v in inputs]
-                module = copy.deepcopy(reference).to("meta") if isinstance(reference, torch.nn.Module) else reference
-                return [o.dtype for o in oracle.outputs_of(module(*meta))]
-        except Exception:
-            return None
+    def eager_dtypes(self, reference: Any, inputs: Sequence[Any]) -> list[Any] | None:
+        """Dtypes that the reference itself returns for inputs of these dtypes, by running it on no data, once."""
+        key = tuple(v.dtype if isinstance(v, torch.Tensor) else None for v in inputs)
+        if key not in self._returned:
+            try:
+                with torch.no_grad():
+                    meta = [torch.empty_like(v, device="meta") if isinstance(v, torch.Tensor) else v for v in inputs]
+                    module = (
+                        copy.deepcopy(reference).to("meta") if isinstance(reference, torch.nn.Module) else reference
+                    )
+                    self._returned[key] = [o.dtype for o in oracle.outputs_of(module(*meta))]
+            except Exception:
+                self._returned[key] = None
+        return self._returned[key]
 
     def eager(self, sample: Sample, dtype: str | None = None) -> list[Any] | None:
         """What the reference gives when it is run as it is; None where it cannot be run so."""

@@ -40,8 +40,8 @@ def _trials(bench: Bench) -> Iterator[Trial]:
 
 
 def _trial(bench: Bench, sample: Sample, dtype: str) -> Trial:
-    taken = bench.eager_dtypes(bench.reference(dtype), sample.inputs, False)
-    if taken is None and bench.eager_dtypes(bench.reference(bench.dtype), bench.nominal().inputs, False) is not None:
+    taken = bench.eager_dtypes(bench.reference(dtype), sample.inputs)
+    if taken is None and bench.eager_dtypes(bench.reference(bench.dtype), bench.nominal().inputs) is not None:
         return Trial(sample, f"the reference does not take {dtype}", judged=False)
     right = bench.expected(sample, dtype=dtype)
     if isinstance(right, str):
