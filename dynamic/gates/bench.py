@@ -58,8 +58,8 @@ class Trial:
 class Bench:
     """``spec`` at the sizes gates work on, ``native`` the problem's own; ``dtype`` of floating inputs and parameters.
 
-    ``given`` are the problem's own inputs. ``sight`` is what one observed call showed (launches, operations), ``reports`` what the static pass said of each
-    kernel it compiled; ``log`` keeps every answer for HON-01.
+    ``given`` are the problem's own inputs, ``sight`` is what one observed call showed (launches, operations),
+    ``reports`` what the static pass said of each kernel it compiled; ``log`` keeps every answer for HON-01.
     """
 
     def __init__(
