@@ -252,7 +252,9 @@ def _moves(bench: Bench, sample: Sample, seen: Answer) -> Iterator[_Told]:
     arguments, new = bench.spec.arguments, _other(bench, sample)
     places = [k for k, v in enumerate(sample.inputs) if isinstance(v, torch.Tensor) and v.numel()]
     drawn = [k for k in places if not torch.equal(sample.inputs[k], new.inputs[k])]
-    for at in [k for k in places if arguments[k].role is Role.DATA][:_TOUCHED]:
+    right = bench.expected(sample)
+    sound = not isinstance(right, str) and not bench.judge(sample, seen, right).reason
+    for at in [k for k in places if arguments[k].role is Role.DATA and sound][:_TOUCHED]:
         for label, value in _touched(sample.inputs[at], bench.seed):
             near = with_inputs(sample, at, value, f"{arguments[at].name}: {label}")
             if (k := _stays(bench, near, sample, seen)) is not None:

@@ -25,8 +25,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _PR_SET_CHILD_SUBREAPER = 36
-#: Seconds between two looks at what a candidate uses.
-_TICK = 0.1
+#: Seconds between two looks at what a candidate uses, while it works and while it rests.
+_TICK, _REST = 0.1, 0.4
 
 
 def adopt() -> None:
@@ -84,6 +84,13 @@ class Usage:
 
     def __init__(self, limits: Mapping[str, int], folder: str, arenas: frozenset[int]) -> None:
         self.limits, self.folder, self.arenas, self.looks = limits, folder, arenas, 0
+        self._worked: tuple[tuple[int, ...], int] = ((), 0)
+
+    def rests(self) -> bool:
+        """Whether its processes are the same as at the last look, and none has used the processor since."""
+        pids = descendants(os.getpid())
+        before, self._worked = self._worked, (tuple(pids), sum(map(_ticks, pids)))
+        return before == self._worked
 
     def over(self) -> str:
         """Why the candidate must end; empty where it is inside its limits."""
@@ -130,6 +137,15 @@ def _resident(pid: int) -> int:
         return 0
 
 
+def _ticks(pid: int) -> int:
+    """Clock ticks of processor time."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    except OSError:
+        return 0
+
+
 def _proportional(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
@@ -151,9 +167,9 @@ def guard(lifeline: socket.socket, worker: int, usage: Usage) -> None:
     poll.register(lifeline, select.POLLIN)
     poll.register(reading, select.POLLIN)
     ending: dict[str, Any] = {"status": None, "reason": ""}
-    next_look = 0.0
+    next_look, wait = 0.0, _TICK
     while ending["status"] is None and not ending["reason"]:
-        ready = dict(poll.poll(_TICK * 1000))
+        ready = dict(poll.poll(wait * 1000))
         if lifeline.fileno() in ready:
             break
         if reading in ready:
@@ -162,8 +178,9 @@ def guard(lifeline: socket.socket, worker: int, usage: Usage) -> None:
             if pid == worker:
                 ending["status"] = os.waitstatus_to_exitcode(status)
         if time.monotonic() >= next_look and ending["status"] is None:
-            ending["reason"] = usage.over()
-            next_look = time.monotonic() + _TICK
+            wait = _REST if usage.rests() else _TICK
+            ending["reason"] = usage.over() if wait is _TICK else ""
+            next_look = time.monotonic() + wait
     slay(os.getpid())
     with contextlib.suppress(OSError):
         lifeline.send(json.dumps(ending).encode())

@@ -84,7 +84,7 @@ def test_attacks_in_a_row_end_in_a_sentence_and_the_next_candidate_is_unharmed()
     problem = kernelbench.load(str(HONEST))
     with Candidate(problem.candidate, "interpreter") as candidate:
         result = verify(problem, engine="interpreter", only=("CMP-01",), candidate=candidate)
-    assert [v.status for v in result.report.verdicts] == [Status.PASS]
+    assert [v.status for v in result.report.verdicts] == [Status.PASS], result.report.verdicts
     assert not [p for p in keeper.descendants(os.getpid()) if "kcontract-daemon" in alive(p)]
 
 
