@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kcontract.kernels.gdn.tiles import grid2, inverse_of_unit_lower, place
+from kcontract.kernels.gdn.tiles import SIZES, grid2, inverse_of_unit_lower, place
 
 
 @triton.jit
@@ -30,7 +30,7 @@ def _meet(cum, s, i):
     return left, right
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def prepare_channel(
     q, k, g, beta, A, A32, P, Qg, Kg, Kr, GC, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, HV,
@@ -55,10 +55,13 @@ def prepare_channel(
         KK = tl.zeros((C, C), dtype=tl.float32)
         for s in tl.range(1, C // 16, num_stages=1):
             left, right = _meet(cum, s, i)
-            right16 = tl.trans((right * k_tile).to(k.dtype.element_ty))
-            QK = tl.dot((left * q_tile).to(k.dtype.element_ty), right16, QK, input_precision=PRECISION)
             if SOLVE:
-                KK = tl.dot((left * k_tile).to(k.dtype.element_ty), right16, KK, input_precision=PRECISION)
+                met = tl.trans(right * k_tile)
+                QK = tl.dot(left * q_tile, met, QK, input_precision=PRECISION)
+                KK = tl.dot(left * k_tile, met, KK, input_precision=PRECISION)
+            else:
+                met = tl.trans((right * k_tile).to(k.dtype.element_ty))
+                QK = tl.dot((left * q_tile).to(k.dtype.element_ty), met, QK, input_precision=PRECISION)
         difference = tl.zeros((C, K), dtype=tl.float32)
         for s in tl.range(0, 16, num_stages=1):
             j = i - s
@@ -87,7 +90,7 @@ def prepare_channel(
         tl.store(GC + tile * K + d, tl.exp(last))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def gradients_channel(
     q, k, v, g, beta, do, h, dh, Vn, KS, Y, dq, dk, dq_sum, dk_sum, dg, db, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, V,

@@ -16,10 +16,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kcontract.kernels.gdn.tiles import decay_from, grid2, pick, place
+from kcontract.kernels.gdn.tiles import SIZES, decay_from, grid2, pick, place
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def gradients_scalar(
     q, k, v, beta, ga, do, h, dh, Vn, KS, Y, dq, dk, dq_sum, dk_sum, dg, db, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H,

@@ -23,6 +23,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 
 from kcontract.kernels.gdn.hopper_scan import CHUNK, PLAIN, WIDTH, fetch
+from kcontract.kernels.gdn.tiles import SIZES
 
 HALF = gl.constexpr(64)
 """Channels of K at a time."""
@@ -39,7 +40,7 @@ def _write(pointer, x, shared, row_stride, left):
     gl.store(at, shared.load(layout), mask=(rows < left)[:, None])
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=SIZES)
 def backward_gradients(
     q, k, rows, do, h, dh, W, Y, dq, dk, dv, dg, db, cu_seqlens, chunk_sequence, chunk_start, scale, T, NT, N, H, HV,
     VARLEN: gl.constexpr,
@@ -176,7 +177,7 @@ def backward_gradients(
         gl.store(db + (first + row) * HV + hv, row_b, mask=row < left)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def sum_of_heads(dq, dk, dq_heads, dk_heads, rows, GROUP: tl.constexpr, K: tl.constexpr, BLOCK: tl.constexpr):
     """Grid (rows / BLOCK, 2). dq and dk ``[rows, K]`` from ``[rows, GROUP, K]``, summed in float32."""
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

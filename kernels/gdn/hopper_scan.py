@@ -19,6 +19,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from kcontract.kernels.gdn.tiles import SIZES
+
 ROWS = gl.constexpr(64)
 CHUNK = gl.constexpr(64)
 WIDTH = gl.constexpr(128)
@@ -75,7 +77,7 @@ def _boundary(pointer, seq_head, top, GIVEN: gl.constexpr, layout: gl.constexpr)
 
 @gluon.jit
 def _forward(
-    k, v, rows, N, h, W, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
+    k, v, rows, inner, h, W, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
     GIVEN: gl.constexpr, acc: gl.constexpr, wide: gl.constexpr,
 ):  # fmt: skip
     dtype: gl.constexpr = k.dtype.element_ty
@@ -86,7 +88,7 @@ def _forward(
     line: gl.constexpr = gl.SliceLayout(0, acc)
     k_s = gl.allocate_shared_memory(dtype, [2, CHUNK, WIDTH], tall)
     v_s = gl.allocate_shared_memory(dtype, [2, CHUNK, ROWS], square)
-    n_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
+    inner_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
     rows_s = gl.allocate_shared_memory(gl.float32, [2, 4 * CHUNK], PLAIN)
     out = gl.allocate_shared_memory(dtype, [ROWS, WIDTH], tall)
     out_c = gl.allocate_shared_memory(dtype, [CHUNK, ROWS], square)
@@ -97,7 +99,7 @@ def _forward(
     some = gl.where(chunks > 0, CHUNK, 0)
     fetch(k_s.index(0), k + (begin * H + hk) * WIDTH, H * WIDTH, length, CHUNK, WIDTH)
     fetch(v_s.index(0), v + (begin * HV + hv) * WIDTH + top, HV * WIDTH, length, CHUNK, ROWS)
-    fetch(n_s.index(0), N + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+    fetch(inner_s.index(0), inner + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
     fetch_rows(rows_s.index(0), rows, tile, some)
     async_copy.commit_group()
     for c in range(chunks):
@@ -115,7 +117,7 @@ def _forward(
         some = gl.where(c + 1 < chunks, CHUNK, 0)
         fetch(k_s.index(1 - stage), k + (first * H + hk) * WIDTH, H * WIDTH, rest, CHUNK, WIDTH)
         fetch(v_s.index(1 - stage), v + (first * HV + hv) * WIDTH + top, HV * WIDTH, rest, CHUNK, ROWS)
-        fetch(n_s.index(1 - stage), N + (tile + HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+        fetch(inner_s.index(1 - stage), inner + (tile + HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
         fetch_rows(rows_s.index(1 - stage), rows, tile + HV, some)
         async_copy.commit_group()
         put(h + (tile * WIDTH + top) * WIDTH, out, WIDTH, WIDTH)
@@ -126,7 +128,7 @@ def _forward(
         ks = warpgroup_mma_wait(0, deps=[ks])
         w = v_t - ks * gam[None, :]
         right = gl.convert_layout((b[None, :] * w).to(dtype), left)
-        w = warpgroup_mma(right, n_s.index(stage).permute((1, 0)), w, is_async=True)
+        w = warpgroup_mma(right, inner_s.index(stage).permute((1, 0)), w, is_async=True)
         S *= gl.exp(_last(rows_s.index(stage)))
         factor = b * rows_s.index(stage).slice(CHUNK, CHUNK).load(line)
         w = warpgroup_mma_wait(0, deps=[w])
@@ -140,7 +142,7 @@ def _forward(
 
 @gluon.jit
 def _reverse(
-    q, k, do, rows, N, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
+    q, k, do, rows, inner, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV,
     GIVEN: gl.constexpr, WANTED: gl.constexpr, acc: gl.constexpr, wide: gl.constexpr,
 ):  # fmt: skip
     dtype: gl.constexpr = k.dtype.element_ty
@@ -153,7 +155,7 @@ def _reverse(
     q_s = gl.allocate_shared_memory(dtype, [CHUNK, WIDTH], tall)
     do_s = gl.allocate_shared_memory(dtype, [2, CHUNK, ROWS], square)
     p_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
-    n_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
+    inner_s = gl.allocate_shared_memory(dtype, [2, CHUNK, CHUNK], square)
     rows_s = gl.allocate_shared_memory(gl.float32, [4 * CHUNK], PLAIN)
     out = gl.allocate_shared_memory(dtype, [ROWS, WIDTH], tall)
     kept = out.slice(0, CHUNK, dim=0).slice(0, ROWS, dim=1)
@@ -168,7 +170,7 @@ def _reverse(
     fetch(k_s.index(0), k + (first * H + hk) * WIDTH, H * WIDTH, rest, CHUNK, WIDTH)
     fetch(do_s.index(0), do + (first * HV + hv) * WIDTH + top, HV * WIDTH, rest, CHUNK, ROWS)
     fetch(p_s.index(0), P + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
-    fetch(n_s.index(0), N + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+    fetch(inner_s.index(0), inner + tile * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
     async_copy.commit_group()
     fetch(q_s, q + (first * H + hk) * WIDTH, H * WIDTH, rest, CHUNK, WIDTH)
     fetch_rows(rows_s, rows, tile, some)
@@ -190,7 +192,7 @@ def _reverse(
         fetch(k_s.index(1 - stage), k + (first * H + hk) * WIDTH, H * WIDTH, some, CHUNK, WIDTH)
         fetch(do_s.index(1 - stage), do + (first * HV + hv) * WIDTH + top, HV * WIDTH, some, CHUNK, ROWS)
         fetch(p_s.index(1 - stage), P + (tile - HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
-        fetch(n_s.index(1 - stage), N + (tile - HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
+        fetch(inner_s.index(1 - stage), inner + (tile - HV) * (CHUNK * CHUNK), CHUNK, some, CHUNK, CHUNK)
         async_copy.commit_group()
         put(dh + (tile * WIDTH + top) * WIDTH, out, WIDTH, WIDTH)
         async_copy.wait_group(1)
@@ -199,7 +201,9 @@ def _reverse(
         local, dvn = warpgroup_mma_wait(0, deps=[local, dvn])
         dvn = dvn * r[None, :] + local
         b = rows_s.slice(2 * CHUNK, CHUNK).load(line)
-        y = warpgroup_mma(gl.convert_layout((dvn * b[None, :]).to(dtype), left), n_s.index(stage), dvn, is_async=True)
+        y = warpgroup_mma(
+            gl.convert_layout((dvn * b[None, :]).to(dtype), left), inner_s.index(stage), dvn, is_async=True
+        )
         gam = rows_s.slice(0, CHUNK).load(line)
         do_t = do_s.index(stage).permute((1, 0)).load(acc).to(gl.float32)
         do_t = gl.convert_layout((do_t * (scale * gam)[None, :]).to(dtype), left_wide)
@@ -222,12 +226,13 @@ def _reverse(
         gl.store(dh0 + seq_head * (WIDTH * WIDTH) + (x[:, None] + d[None, :] * WIDTH), D)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=SIZES)
 def backward_scans(
-    q, k, v, do, rows, N, P, h, dh, W, Y, h0, dht, dh0, cu_seqlens, chunk_start, scale, T, NT, H, HV,
+    q, k, v, do, rows, inner, P, h, dh, W, Y, h0, dht, dh0, cu_seqlens, chunk_start, scale, T, NT, H, HV,
     VARLEN: gl.constexpr, HAS_H0: gl.constexpr, HAS_DHT: gl.constexpr, WANT_DH0: gl.constexpr,
 ):  # fmt: skip
-    """Grid (2 tiles of V, sequences * HV, 2 directions). Layouts as in `scan`; rows, N and P as `prepare` keeps them.
+    """Grid (2 tiles of V, sequences * HV, 2 directions). Layouts as in `scan`; rows, inner (N) and P as `prepare`
+    keeps them.
 
     With N in place of A no division by beta is needed later: W = R + N (beta R), Vn = beta W, Y = dVn + N^T (beta dVn).
     """
@@ -250,10 +255,10 @@ def backward_scans(
         chunks = NT
     if gl.program_id(2) == 0:
         _reverse(
-            q, k, do, rows, N, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks,
+            q, k, do, rows, inner, P, dh, Y, dht, dh0, scale, seq_head, hv, hk, top, begin, length, chunk0, chunks,
             H, HV, HAS_DHT, WANT_DH0, acc, wide,
         )  # fmt: skip
     else:
         _forward(
-            k, v, rows, N, h, W, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV, HAS_H0, acc, wide
+            k, v, rows, inner, h, W, h0, seq_head, hv, hk, top, begin, length, chunk0, chunks, H, HV, HAS_H0, acc, wide
         )

@@ -106,7 +106,8 @@ def prepare(p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor
     place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV)
     constants = {"K": p.K, "C": CHUNK, "SOLVE": solve, "VARLEN": c.varlen, "PRECISION": precision(k)}
     if p.channelwise:
-        Qg, Kg, Kr = (k.new_empty(rows) for _ in range(3))
+        Kg, Kr = (k.new_empty(rows) for _ in range(2))
+        Qg = float32.new_empty(rows) if solve else k.new_empty(rows)
         out = Prepared(ga, A, square, P, Qg, Kr, Kg, float32.new_empty(*tiles, p.K), kept)
         prepare_channel[(p.HV, c.count)](
             q, k, g, beta, A, square, P, Qg, Kg, Kr, out.GC, *place, **constants, num_warps=8

@@ -12,10 +12,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from kcontract.kernels.gdn.tiles import decay_from, grid2, inverse_of_unit_lower, pick, place
+from kcontract.kernels.gdn.tiles import SIZES, decay_from, grid2, inverse_of_unit_lower, pick, place
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def prepare_scalar(
     q, k, g, beta, ga, A, A32, P, P16, rows, Qg, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, HV,

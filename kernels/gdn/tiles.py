@@ -14,6 +14,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+SIZES = ("T", "NT", "N", "H", "HV")
+"""Arguments that Triton must not specialise on, so that no new length or number of heads compiles a kernel again."""
+
 
 @triton.jit
 def place(chunk, cu_seqlens, chunk_sequence, chunk_start, T, NT, N, VARLEN: tl.constexpr, C: tl.constexpr):

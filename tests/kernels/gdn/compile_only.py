@@ -15,6 +15,7 @@ import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.jit import JITFunction
 
 TYPES = {
@@ -60,7 +61,8 @@ def compile_one(kernel: JITFunction, args: tuple[Any, ...], options: dict[str, A
                 attributes[(index,)] = [["tt.divisibility", 16]]
         else:
             signature[name] = "fp32"
-    source = ASTSource(kernel, signature, constants, attributes)
+    made_from = GluonASTSource if kernel.is_gluon() else ASTSource
+    source = made_from(kernel, signature, constants, attributes)
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     registers, spilled = _assemble(made.asm["ptx"], capability)
     return Compiled(
