@@ -319,7 +319,7 @@ def unmoved(before: Answer, after: Answer, was: Expected, now: Expected, toleran
 
 
 def _bytes(t: Any) -> Any:
-    return t.detach().contiguous().reshape(-1).view(torch.uint8)
+    return t.detach().contiguous().unsqueeze(-1).view(torch.uint8).reshape(-1)
 
 
 def _left_out(bench: Bench, sample: Sample) -> Iterator[_Told]:

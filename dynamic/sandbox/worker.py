@@ -356,7 +356,7 @@ def _differs(now: Any, before: Any) -> bool:
 
 
 def _bits(tensor: Any) -> Any:
-    return tensor.contiguous().reshape(-1).view(torch.uint8)
+    return tensor.contiguous().unsqueeze(-1).view(torch.uint8).reshape(-1)  # a lone element may have any stride
 
 
 def _overrun(around: Any, placement: str) -> bool:
