@@ -36,32 +36,21 @@ class Checker:
         self.machine = machine
         grid = machine.grid
         count = len(machine.ctas)
-        self.width = 1 if grid.kernel.narrow else 4
         self.clocks = Clocks(count, -(-grid.threads // 32))
         self.single = grid.cluster_size == 1
-        unit = "word at {0}" if self.width == 4 else "byte {0}"
-        grains = -(-machine.shared.size // 64) * 64 // self.width + 64
-        self.shared = Shadow(self.clocks, count, grains, "shared memory", machine.ctas, unit)
+        self.shared = Shadow(self.clocks, count, machine.shared.size, "shared memory", machine.ctas, "byte {0}")
+        cells = COLUMNS * 4 if machine.tensor else 0
         self.tensor = Shadow(
-            self.clocks, count, COLUMNS * 4 if machine.tensor else 0, "Tensor Memory", machine.ctas, "column group {0}"
+            self.clocks, count, cells, "Tensor Memory", machine.ctas, "column group {0}", fixed=True
         )
         if grid.shadow is None:
             total = grid.extent[0] * grid.extent[1] * grid.extent[2]
             grid.shadow = GlobalShadow(total, 1 if grid.kernel.narrow_global else 4)
         self.all: GlobalShadow = grid.shadow
-        self.swizzle = np.zeros((count, grains), "i2")
+        self.swizzle = np.zeros((count, self.shared.size // 16), "i2")
         self.budget: dict[tuple[int, int], int] = {}
 
     # ---- shared memory
-
-    def _grains(self, row: Array, address: Array, size: int, warp: Array) -> tuple[Array, Array, Array, int]:
-        """CTA, index, warp of each access and the grains it spans (an index counts such spans)."""
-        group = max(size // self.width, 1)
-        if group == 1 or not (address % size).any():
-            return row, address // (group * self.width), warp, group
-        step = np.arange(0, size, self.width)
-        grain = (address[:, None] + step) // self.width
-        return np.repeat(row, len(step)), grain.reshape(-1), np.repeat(warp, len(step)), 1
 
     def shared_access(
         self, strand: Strand, row: Array, address: Array, size: int, mask: Array | None, how: str
@@ -80,11 +69,10 @@ class Checker:
         """Ordinary accesses, one entry each, by the warps named."""
         if not self.single:
             return
-        cta, grain, who, group = self._grains(row, address, size, warp)
         if how == "read":
-            self.shared.reads(cta, grain, who, who, group, proxy=False)
+            self.shared.reads(row, address, size, warp, warp, proxy=False)
         else:
-            self.shared.writes(cta, grain, who, who, group, atomic=how == "atomic")
+            self.shared.writes(row, address, size, warp, warp, atomic=how == "atomic")
 
     def read_by_tensor_core(self, strand: Strand, chosen: Array, rows: Array, pieces: Array, width: int) -> None:
         """A tcgen05 instruction reads 16-byte pieces of shared memory, (issuers, ..., ...), through the async proxy."""
@@ -94,9 +82,9 @@ class Checker:
         self.machine.shared.index(rows[:, None, None], pieces, 16, 16)
         warp = np.broadcast_to(self._issuer(strand, chosen), pieces.shape).reshape(-1)
         row = np.broadcast_to(rows[:, None, None], pieces.shape).reshape(-1)
-        cta, grain, who, group = self._grains(row, pieces.reshape(-1), 16, warp)
-        self._layout(cta, grain, width, group)
-        self.shared.reads(cta, grain, who, self.clocks.tensor_core, group, proxy=True)
+        flat = pieces.reshape(-1)
+        self._layout(row, flat, width)
+        self.shared.reads(row, flat, 16, warp, self.clocks.tensor_core, proxy=True)
 
     def _issuer(self, strand: Strand, chosen: Array) -> Array:
         """The warp of the first thread that issues a single-thread instruction."""
@@ -111,9 +99,9 @@ class Checker:
         warp = np.tile((strand.tid[0, ::128] >> 5)[:per], strand.b)[:, None, None]
         warp = np.broadcast_to(warp, rows.shape).reshape(-1)
         time = self.clocks.tick()
-        cta, grain, who, group = self._grains(rows.reshape(-1), pieces.reshape(-1), 16, warp)
-        self._layout(cta, grain, width, group)
-        self.shared.reads(cta, grain, who, self.clocks.unit("wgmma", who), group, proxy=True)
+        row, flat = rows.reshape(-1), pieces.reshape(-1)
+        self._layout(row, flat, width)
+        self.shared.reads(row, flat, 16, warp, self.clocks.unit("wgmma", warp), proxy=True)
 
         def act(now: Array) -> None:
             threads = ids[now]
@@ -132,8 +120,7 @@ class Checker:
             return
         warp = threads % self.machine.threads >> 5
         self.clocks.tick()
-        cta, grain, who, group = self._grains(row, to, size, warp)
-        self.shared.writes(cta, grain, who, self.clocks.unit("cp.async", who), group)
+        self.shared.writes(row, to, size, warp, self.clocks.unit("cp.async", warp))
 
     def end_write(self, row: Array, to: Array, size: int, threads: Array) -> None:
         """The issuing threads have waited for their copies."""
@@ -141,7 +128,7 @@ class Checker:
             return
         warp = threads % self.machine.threads >> 5
         actor = self.clocks.unit("cp.async", warp)
-        self.clocks.complete(row, warp, actor, self.shared.written[row, to // self.width])
+        self.clocks.complete(row, warp, actor, self.shared.look(row, to)[1])
 
     def begin_tensor(
         self,
@@ -172,21 +159,22 @@ class Checker:
             width = widths[k] if widths else 0
             address = swizzled(int(starts[k]) + np.arange(0, int(sizes[k]), 16), width)
             warp = np.broadcast_to(self._issuer(strand, chosen), address.shape)
-            cta, grain, who, group = self._grains(np.full(len(address), int(rows[k])), address, 16, warp)
+            cta = np.full(len(address), int(rows[k]))
             if signal_row is not None and signal is not None:
-                self.shared.writes(cta, grain, who, self.clocks.mbarrier(int(signal_row[k]), int(signal[k])), group)
-                self.shared.rows(self.swizzle, group)[cta, grain] = width
+                self.shared.writes(cta, address, 16, warp, self.clocks.mbarrier(int(signal_row[k]), int(signal[k])))
+                self.swizzle[cta, address // 16] = width
             else:
-                self.shared.reads(cta, grain, who, self.clocks.unit("bulk", who), group, proxy=True)
+                self.shared.reads(cta, address, 16, warp, self.clocks.unit("bulk", warp), proxy=True)
         return time
 
-    def _layout(self, cta: Array, index: Array, width: int, group: int) -> None:
+    def _layout(self, cta: Array, address: Array, width: int) -> None:
         """What a tensor copy has written is read with the swizzle it was written with."""
-        found = self.shared.rows(self.swizzle, group)[cta, index]
-        copied = self.shared.rows(self.shared.writer, group)[cta, index] > self.clocks.tensor_core
-        bad = copied & (found != width)
+        found = self.swizzle[cta, address // 16]
+        bad = found != width
         if bad.any():
-            k = tuple(np.argwhere(bad)[0])
+            bad &= self.shared.look(cta, address)[0] > self.clocks.tensor_core
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
             raise Fault(
                 "swizzle-mismatch",
                 f"shared memory was written by a tensor copy with a swizzle of {int(found[k])} bytes and is read "
@@ -282,9 +270,9 @@ class Checker:
         self.clocks.tick()
         actor = self.clocks.unit(what, warp)
         if what == "tcgen05.ld":
-            self.tensor.reads(cta, grain, warp, actor, 1, proxy=False)
+            self.tensor.reads(cta, grain, 1, warp, actor, proxy=False)
         else:
-            self.tensor.writes(cta, grain, warp, actor, 1)
+            self.tensor.writes(cta, grain, 1, warp, actor)
 
     def tensor_wait(self, strand: Strand, what: str) -> None:
         """`tcgen05.wait`: the warp's own loads or stores are done."""
@@ -325,9 +313,9 @@ class Checker:
         warp = np.broadcast_to(issuer, grain.shape)
         core = self.clocks.tensor_core
         if keep.any():
-            self.tensor.reads(cta[keep], grain[keep], warp[keep], core, 1, proxy=False)
+            self.tensor.reads(cta[keep], grain[keep], 1, warp[keep], core, proxy=False)
         if write:
-            self.tensor.writes(cta.reshape(-1), grain.reshape(-1), warp.reshape(-1), core, 1)
+            self.tensor.writes(cta.reshape(-1), grain.reshape(-1), 1, warp.reshape(-1), core)
 
     # ---- global memory
 

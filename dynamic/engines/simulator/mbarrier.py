@@ -27,18 +27,20 @@ class Barriers:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.valid: set[tuple[int, int]] = set()
+        self.valid = np.zeros(len(machine.shared.bytes) // 8, bool)
 
     def _index(self, row: Array, address: Array) -> Array:
         return self.machine.shared.index(row, address, 8, 8)
 
-    def _known(self, row: Array, address: Array, what: str) -> None:
-        for r, a in zip(row.tolist(), address.tolist(), strict=True):
-            if (r, a) not in self.valid:
-                raise Fault(
-                    "mbarrier-invalid",
-                    f"{what} on the mbarrier at shared address {a:#x} of CTA {self._cta(r)}, which is not initialised",
-                )
+    def _known(self, row: Array, address: Array, index: Array, what: str) -> None:
+        known = self.valid[index]
+        if not known.all():
+            k = int(np.flatnonzero(~known)[0])
+            raise Fault(
+                "mbarrier-invalid",
+                f"{what} on the mbarrier at shared address {int(address[k]):#x} of CTA {self._cta(int(row[k]))}, which "
+                f"is not initialised",
+            )
 
     def _cta(self, row: int) -> int:
         return int(self.machine.ctas[row])
@@ -47,13 +49,15 @@ class Barriers:
         if int(count.min()) < 1 or int(count.max()) > _COUNT:
             raise Fault("mbarrier-count", f"mbarrier.init with count {int(count.min())}; 1 to {_COUNT} are allowed")
         words = count | (count << 20) | np.int64(_BIAS << 40)
-        self.machine.shared.view("i8")[self._index(row, address)] = words
-        self.valid.update(zip(row.tolist(), address.tolist(), strict=True))
+        index = self._index(row, address)
+        self.machine.shared.view("i8")[index] = words
+        self.valid[index] = True
         self.machine.version += 1
 
     def invalidate(self, row: Array, address: Array) -> None:
-        self._known(row, address, "mbarrier.inval")
-        self.valid.difference_update(zip(row.tolist(), address.tolist(), strict=True))
+        index = self._index(row, address)
+        self._known(row, address, index, "mbarrier.inval")
+        self.valid[index] = False
 
     def update(
         self, row: Array, address: Array, arrivals: Array, expected: Array, *, what: str, drop: bool = False
@@ -63,7 +67,7 @@ class Barriers:
         A phase ends when nothing is pending and the transaction count is zero.
         """
         index = self._index(row, address)
-        self._known(row, address, what)
+        self._known(row, address, index, what)
         view = self.machine.shared.view("i8")
         before = view[index]
         self.machine.version += 1
@@ -95,8 +99,9 @@ class Barriers:
 
     def passed(self, row: Array, address: Array, parity: Array) -> Array:
         """Whether the phase of that parity has completed (the one in progress has the other)."""
-        self._known(row, address, "a wait")
-        word = self.machine.shared.view("i8")[self._index(row, address)]
+        index = self._index(row, address)
+        self._known(row, address, index, "a wait")
+        word = self.machine.shared.view("i8")[index]
         return cast(Array, ((word >> 63) & 1) != (parity & 1))
 
     def describe(self, row: int, address: int) -> str:

@@ -1,9 +1,12 @@
 """Shadow state of shared and Tensor Memory: who last wrote and read each grain, and when.
 
-A grain is a word, or a byte where the kernel accesses single bytes or halves; in Tensor Memory 32 lanes of a column.
+A grain is 16 bytes, a word, or a byte, as fine as the accesses to it are; in Tensor Memory 32 lanes of a column.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,88 +15,217 @@ from kcontract.dynamic.engines.simulator.faults import Fault
 from kcontract.dynamic.engines.simulator.values import Array
 
 
-class Shadow:
-    """``grains`` a CTA; writer -1 is nobody: the grain is uninitialised."""
+#: Widths of a grain in bytes, and the bytes of a block, all of whose grains have one width.
+_WIDTHS = (16, 4, 1)
+_BLOCK = 128
 
-    def __init__(self, clocks: Clocks, ctas: int, grains: int, name: str, numbers: Array, unit: str) -> None:
-        self.clocks, self.name, self.numbers, self.unit = clocks, name, numbers, unit
+
+class _Table:
+    """State of ``grains`` a CTA: who wrote last (-1: nobody) and when, whether by an atomic, the latest read, and the
+    latest read of each unit."""
+
+    def __init__(self, ctas: int, grains: int, units: int) -> None:
+        self.grains = grains
         self.writer = np.full((ctas, grains), -1, "i2")
         self.written = np.zeros((ctas, grains), "i4")
         self.atomic = np.zeros((ctas, grains), bool)
-        self.read = np.zeros((ctas, grains, clocks.tensor_core + 1), "i4")
+        self.last = np.zeros((ctas, grains), "i4")
+        self.read = np.zeros((ctas, grains, units), "i4")
 
-    def rows(self, table: Array, group: int) -> Array:
-        """A table as (CTAs, groups, grains of a group, ...): one index reaches a whole access."""
-        return table.reshape(len(table), -1, group, *table.shape[2:])
 
-    def reads(self, cta: Array, index: Array, warp: Array, actor: Array | int, group: int, *, proxy: bool) -> None:
-        """Check and note reads issued by warps, each of the ``group`` grains from index * group on; ``actor`` does the
-        reading, through the async proxy where ``proxy``."""
-        writer, time = self.rows(self.writer, group)[cta, index], self.rows(self.written, group)[cta, index]
-        grain = index[:, None] * group + np.arange(group)
+@dataclass
+class _Piece:
+    """Accesses to grains of one width: spans of ``group`` grains at ``flat`` (CTA and span in one number). ``plain``:
+    the warps themselves access, not units of theirs."""
+
+    table: _Table
+    width: int
+    group: int
+    flat: Array
+    cta: Array
+    warp: Array
+    actor: Array | int
+    plain: bool
+
+    def of(self, table: Array) -> Array:
+        """A table's entries, (accesses, group, ...)."""
+        return table.reshape(-1, self.group, *table.shape[2:]).take(self.flat, axis=0)
+
+    def place(self, k: int, column: int) -> int:
+        """First byte of a grain of access ``k``."""
+        spans = self.table.grains // self.group
+        return int((self.flat[k] % spans * self.group + column) * self.width)
+
+
+class Shadow:
+    """What happened to ``size`` bytes a CTA.
+
+    A block starts with grains of 16 bytes; the first access that is smaller gives it grains of a word or a byte. With
+    ``fixed``, a byte is one grain of anything.
+    """
+
+    def __init__(
+        self, clocks: Clocks, ctas: int, size: int, name: str, numbers: Array, unit: str, *, fixed: bool = False
+    ) -> None:
+        self.clocks, self.name, self.numbers, self.unit = clocks, name, numbers, unit
+        self.ctas, self.size = ctas, -(-size // _BLOCK) * _BLOCK
+        self.units = clocks.tensor_core + 1
+        self.level = np.full(self.size // _BLOCK, 2 if fixed else 0, "i1")
+        self.tables: list[_Table | None] = [None, None, None]
+        self.readers = np.zeros(self.units, bool)
+
+    def _table(self, level: int) -> _Table:
+        found = self.tables[level]
+        if found is None:
+            found = self.tables[level] = _Table(self.ctas, self.size // _WIDTHS[level], self.units)
+        return found
+
+    def _refine(self, blocks: Array, to: int) -> None:
+        """Give blocks finer grains, which inherit the state of the coarse ones."""
+        new = self._table(to)
+        for level in range(to):
+            chosen = blocks[self.level[blocks] == level]
+            if not len(chosen) or self.tables[level] is None:
+                continue
+            old = self._table(level)
+            for name in ("writer", "written", "atomic", "last", "read"):
+                source, target = getattr(old, name), getattr(new, name)
+                parts = source.reshape(self.ctas, len(self.level), -1, *source.shape[2:])[:, chosen]
+                if not (parts >= 0 if name == "writer" else parts).any():
+                    continue  # as it was made
+                target.reshape(self.ctas, len(self.level), -1, *target.shape[2:])[:, chosen] = np.repeat(
+                    parts, _WIDTHS[level] // _WIDTHS[to], axis=2
+                )
+        self.level[blocks] = to
+
+    def _pieces(self, cta: Array, address: Array, size: int, warp: Array, actor: Array | int) -> Iterator[_Piece]:
+        """Accesses of ``size`` bytes (aligned to it), by width of grain."""
+        plain = actor is warp
+        if size > 16:
+            step = np.arange(0, size, 16)
+            address = (address[:, None] + step).reshape(-1)
+            cta, warp = np.repeat(cta, len(step)), np.repeat(warp, len(step))
+            actor = np.repeat(actor, len(step)) if isinstance(actor, np.ndarray) else actor
+            size = 16
+        need = 0 if size == 16 else 1 if size % 4 == 0 else 2
+        blocks = address // _BLOCK
+        levels = self.level.take(blocks)
+        if need and (levels < need).any():
+            self._refine(np.unique(blocks[levels < need]), need)
+            levels = self.level.take(blocks)
+        low, high = int(levels.min(initial=9)), int(levels.max(initial=0))
+        for level in range(low, high + 1):
+            width = _WIDTHS[level]
+            group = max(size // width, 1)
+            table = self._table(level)
+            if low == high:
+                flat = cta * (table.grains // group) + address // (width * group)
+                yield _Piece(table, width, group, flat, cta, warp, actor, plain)
+            elif (keep := levels == level).any():
+                some = actor[keep] if isinstance(actor, np.ndarray) else actor
+                flat = cta[keep] * (table.grains // group) + address[keep] // (width * group)
+                yield _Piece(table, width, group, flat, cta[keep], warp[keep], some, plain)
+
+    def look(self, cta: Array, address: Array) -> tuple[Array, Array]:
+        """Who wrote the grains at some addresses last, and when."""
+        writer, written = np.empty(len(address), "i2"), np.empty(len(address), "i4")
+        levels = self.level.take(address // _BLOCK)
+        for level in np.unique(levels).tolist():
+            keep, table = levels == level, self._table(level)
+            index = cta[keep], address[keep] // _WIDTHS[level]
+            writer[keep], written[keep] = table.writer[index], table.written[index]
+        return writer, written
+
+    def reads(self, cta: Array, address: Array, size: int, warp: Array, actor: Array | int, *, proxy: bool) -> None:
+        """Check and note reads issued by warps; ``actor`` does the reading, through the async proxy where ``proxy``."""
+        for p in self._pieces(cta, address, size, warp, actor):
+            self._reads(p, proxy)
+
+    def _reads(self, p: _Piece, proxy: bool) -> None:
+        clocks = self.clocks
+        writer, time = p.of(p.table.writer), p.of(p.table.written)
         if (writer < 0).any():
-            self._fail("uninitialised-read", cta, grain, writer < 0, warp, "reads what nobody has written")
-        known = self.clocks.clock[cta[:, None], warp[:, None], writer]
-        doer = actor[:, None] if isinstance(actor, np.ndarray) else actor
-        late = (known < time) & (writer != doer)
+            self._fail("uninitialised-read", p, writer < 0, "reads what nobody has written")
+        start = ((p.cta * clocks.warps + p.warp) * clocks.actors)[:, None]
+        late = clocks.clock.take(start + writer) < time
         if late.any():
-            self._conflict(cta, grain, late, warp, writer, "reads")
+            doer = p.actor[:, None] if isinstance(p.actor, np.ndarray) else p.actor
+            late &= writer != doer
+            if late.any():
+                self._conflict(p, late, writer, "reads")
         if proxy:
-            hidden = writer < self.clocks.warps
-            hidden &= self.clocks.proxied[cta[:, None], warp[:, None], writer] < time
+            hidden = writer < clocks.warps
+            if hidden.any():
+                hidden &= clocks.proxied.take(start + writer) < time
             if hidden.any():
                 why = "has a unit of the async proxy read what ordinary stores have written, without fence.proxy.async"
-                self._fail("missing-proxy-fence", cta, grain, hidden, warp, why)
-        own = actor == warp if isinstance(actor, np.ndarray) else np.zeros(len(warp), bool)
-        now = np.where(own, self.clocks.clock[cta, warp, warp], self.clocks.now)
-        self.rows(self.read, group)[cta, index, :, actor] = now[:, None]
+                self._fail("missing-proxy-fence", p, hidden, why)
+        own = clocks.clock[p.cta, p.warp, p.warp] if p.plain else np.full(1, clocks.now, "i4")
+        read = p.table.read.reshape(-1, p.group, self.units)
+        read[p.flat, :, p.actor] = own[:, None]
+        latest = own if int(own.min()) == int(own.max()) else own.max(keepdims=True)
+        p.table.last.reshape(-1, p.group)[p.flat] = np.maximum(p.of(p.table.last), latest[:, None])
+        self.readers[p.actor] = True
 
     def writes(
-        self, cta: Array, index: Array, warp: Array, actor: Array | int, group: int, *, atomic: bool = False
+        self, cta: Array, address: Array, size: int, warp: Array, actor: Array | int, *, atomic: bool = False
     ) -> None:
         """Check and note writes issued by warps and done by ``actor``, as ``reads`` does."""
-        writer, time = self.rows(self.writer, group)[cta, index], self.rows(self.written, group)[cta, index]
-        were_atomic = self.rows(self.atomic, group)[cta, index]
-        grain = index[:, None] * group + np.arange(group)
-        known = self.clocks.clock[cta[:, None], warp[:, None], writer]
-        doer = actor[:, None] if isinstance(actor, np.ndarray) else actor
-        late = (known < time) & (writer != doer) & (writer >= 0)
-        if atomic:
-            late &= ~were_atomic
+        for p in self._pieces(cta, address, size, warp, actor):
+            self._writes(p, atomic)
+
+    def _writes(self, p: _Piece, atomic: bool) -> None:
+        clocks = self.clocks
+        writer = p.of(p.table.writer)
+        doer = p.actor[:, None] if isinstance(p.actor, np.ndarray) else p.actor
+        start = ((p.cta * clocks.warps + p.warp) * clocks.actors)[:, None]
+        late = (clocks.clock.take(start + np.maximum(writer, 0)) < p.of(p.table.written)) & (writer >= 0)
         if late.any():
-            self._conflict(cta, grain, late, warp, writer, "writes")
-        units = self.clocks.tensor_core + 1
-        behind = self.rows(self.read, group)[cta, index] > self.clocks.clock[cta, warp, :units][:, None, :]
-        if behind.any():
-            every = np.arange(len(warp))
-            mine = np.broadcast_to(actor, warp.shape)
-            unit = mine < units  # a unit's own reads come before its writes
-            behind[every, :, warp] = False
-            behind[every[unit], :, mine[unit]] = False
+            late &= writer != doer
             if atomic:
-                behind &= ~were_atomic[:, :, None]
+                late &= ~p.of(p.table.atomic)
+            if late.any():
+                self._conflict(p, late, writer, "writes")
+        active = np.flatnonzero(self.readers)
+        if len(active):
+            known = clocks.clock[:, :, active].min(axis=2)[p.cta, p.warp]
+            behind = (p.of(p.table.last) > known[:, None]).any(axis=1)
             if behind.any():
-                k, column, reader = (int(x) for x in np.argwhere(behind)[0])
-                self._race(int(cta[k]), int(grain[k, column]), int(warp[k]), reader, "writes", "reads")
-        own = self.clocks.clock[cta, warp, warp][:, None] if _is_warp(actor, self.clocks) else self.clocks.now
-        self.rows(self.writer, group)[cta, index] = doer
-        self.rows(self.written, group)[cta, index] = own
-        self.rows(self.atomic, group)[cta, index] = atomic
+                self._behind(p, np.flatnonzero(behind), atomic)
+        p.table.writer.reshape(-1, p.group)[p.flat] = doer
+        own = clocks.clock[p.cta, p.warp, p.warp][:, None] if p.plain else clocks.now
+        p.table.written.reshape(-1, p.group)[p.flat] = own
+        p.table.atomic.reshape(-1, p.group)[p.flat] = atomic
 
-    def _place(self, grain: int) -> str:
-        return f"{self.name} {self.unit.format(grain)}"
+    def _behind(self, p: _Piece, some: Array, atomic: bool) -> None:
+        """Look closely at writes that some unit's read may not be ordered before."""
+        read = p.table.read.reshape(-1, p.group, self.units).take(p.flat[some], axis=0)
+        warp, every = p.warp[some], np.arange(len(some))
+        behind = read > self.clocks.clock[p.cta[some], warp, : self.units][:, None, :]
+        mine = np.broadcast_to(p.actor, p.warp.shape)[some]
+        unit = mine < self.units  # a unit's own reads come before its writes
+        behind[every, :, warp] = False
+        behind[every[unit], :, mine[unit]] = False
+        if atomic:
+            behind &= ~p.of(p.table.atomic)[some][:, :, None]
+        if behind.any():
+            k, column, reader = (int(x) for x in np.argwhere(behind)[0])
+            self._race(p, int(some[k]), column, reader, "writes", "reads")
 
-    def _fail(self, kind: str, cta: Array, grain: Array, bad: Array, warp: Array, what: str) -> None:
+    def _place(self, p: _Piece, k: int, column: int) -> str:
+        return f"{self.name} {self.unit.format(p.place(k, column))}"
+
+    def _fail(self, kind: str, p: _Piece, bad: Array, what: str) -> None:
         k, column = (int(x) for x in np.argwhere(bad)[0])
-        number = int(self.numbers[cta[k]])
-        raise Fault(kind, f"warp {int(warp[k])} of CTA {number} {what}: {self._place(int(grain[k, column]))}")
+        number = int(self.numbers[p.cta[k]])
+        raise Fault(kind, f"warp {int(p.warp[k])} of CTA {number} {what}: {self._place(p, k, column)}")
 
-    def _conflict(self, cta: Array, grain: Array, bad: Array, warp: Array, writer: Array, how: str) -> None:
+    def _conflict(self, p: _Piece, bad: Array, writer: Array, how: str) -> None:
         k, column = (int(x) for x in np.argwhere(bad)[0])
-        self._race(int(cta[k]), int(grain[k, column]), int(warp[k]), int(writer[k, column]), how, "writes")
+        self._race(p, k, column, int(writer[k, column]), how, "writes")
 
-    def _race(self, cta: int, grain: int, warp: int, other: int, how: str, did: str) -> None:
-        place, number = self._place(int(grain)), int(self.numbers[int(cta)])
+    def _race(self, p: _Piece, k: int, column: int, other: int, how: str, did: str) -> None:
+        place, number, warp = self._place(p, k, column), int(self.numbers[p.cta[k]]), int(p.warp[k])
         if other >= self.clocks.warps:
             raise Fault(
                 "missing-wait",
@@ -105,10 +237,6 @@ class Shadow:
             f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} {did} without a "
             f"barrier between",
         )
-
-
-def _is_warp(actor: Array | int, clocks: Clocks) -> bool:
-    return bool((np.asarray(actor) < clocks.warps).all())
 
 
 #: Reads of one buffer that may wait to be entered, in grains.

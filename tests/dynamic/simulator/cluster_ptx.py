@@ -159,7 +159,14 @@ def _reduction(op: str, kind: str, tensor: bool) -> Program:
         elif op == "dec":
             new = np.where((a == 0) | (a > b), b, a - 1).astype(dtype)
         else:
-            new = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op](a, b)
+            new = {
+                "add": np.add,
+                "min": np.minimum,
+                "max": np.maximum,
+                "and": np.bitwise_and,
+                "or": np.bitwise_or,
+                "xor": np.bitwise_xor,
+            }[op](a, b)
         return np.concatenate([new.view("u4"), np.zeros(896, "u4")])
 
     if tensor:

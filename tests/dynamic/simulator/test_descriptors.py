@@ -59,8 +59,13 @@ class Asked:
         left = "[%r13]" if self.a_in_memory else "%d10"
         scale, operands = "", ""
         if self.scaled:
-            scale, operands = f".block_scale.{'scale_vec::1X' if self.kind == 'mxf8f6f4' else 'scale_vec::2X'}", "[%r13], [%r13], "
-        return f"tcgen05.mma.cta_group::{self.group}.kind::{self.kind}{scale} [%r13], {left}, %d11, %r14, {operands}%p3;"
+            scale, operands = (
+                f".block_scale.{'scale_vec::1X' if self.kind == 'mxf8f6f4' else 'scale_vec::2X'}",
+                "[%r13], [%r13], ",
+            )
+        return (
+            f"tcgen05.mma.cta_group::{self.group}.kind::{self.kind}{scale} [%r13], {left}, %d11, %r14, {operands}%p3;"
+        )
 
 
 ASKED = (
