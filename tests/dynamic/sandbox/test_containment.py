@@ -102,6 +102,18 @@ def test_a_process_is_warm_after_a_death() -> None:
     assert time.monotonic() - start < 4.0
 
 
+@pytest.mark.gpu
+def test_a_gpu_candidate_runs_confined_and_another_after_its_death() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    for name, right in (("honest", True), ("leave_at_once", False), ("network", False), ("honest", True)):
+        with Candidate(Entry(str(ATTACKS), name, "function"), "gpu", limits=Limits(call=20.0)) as candidate:
+            assert candidate.load() is None
+            assert {"limits", "seccomp"} <= set(candidate.isolation)
+            answer = candidate.call([X])
+            assert (bool(answer.values) and torch.equal(answer.values[0], X * 2)) is right
+
+
 GRADER = """
 import sys, time, torch
 from kcontract.dynamic.problems.problem import Entry
