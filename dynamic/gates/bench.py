@@ -338,6 +338,15 @@ class Bench:
         """Elements of all inputs."""
         return sum(torch.Size(spec.shape(a)).numel() for a in spec.arguments if a.role is not Role.FIXED)
 
+    def admits(self, dims: Mapping[str, int]) -> bool:
+        """Whether the contract admits these sizes."""
+        ranges, divisible = self.contract.ranges, self.contract.divisible
+        return all(
+            ranges.get(name, (size, size))[0] <= size <= ranges.get(name, (size, size))[1]
+            and size % divisible.get(name, 1) == 0
+            for name, size in dims.items()
+        )
+
     # -- verdicts -----------------------------------------------------------------------------------------------------
 
     def over(self, gate: str, samples: Iterable[Sample], **options: Any) -> Found:

@@ -84,6 +84,8 @@ def _classes(bench: Bench) -> Iterator[Sample]:
         ("odd sizes", {name: size + 1 + size % 2 for name, size in bench.spec.dims.items()}),
         ("sizes of 1", dict.fromkeys(bench.spec.dims, 1)),
     ):
+        if not bench.admits(dims):
+            continue
         moved = bench.spec.with_dims(dims)
         sample = Sample(GATE, label, bench.seed, build(moved, bench.seed), moved.dims)
         trial = bench.attempt(sample)

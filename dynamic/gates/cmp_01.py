@@ -36,7 +36,8 @@ def _trials(bench: Bench) -> Iterator[Trial]:
     yield bench.attempt(plain)
     yield _in_place(bench, plain)  # last before the changes: who keeps one result keeps this one
     for sample in (*_touched(bench, plain), *others):
-        yield _in_place(bench, sample)
+        if bench.admits(sample.dims):
+            yield _in_place(bench, sample)
     module = bench.reference(bench.dtype)
     if bench.master is not bench.plain and any(True for _ in module.parameters()):
         sample = replace(plain, label=f"{plain.label}, parameters change")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kcontract.dynamic.gates.bench import BUDGET, Bench, Found, Trial, with_inputs
@@ -37,7 +37,7 @@ def _trial(bench: Bench, sample: Sample) -> Trial:
 def _sizes(bench: Bench) -> Iterator[Sample]:
     for label, dims in _dims(bench):
         moved = bench.spec.with_dims(dims)
-        if bench.elements(moved) <= 4 * BUDGET[bench.candidate.kind] and _admitted(bench, dims):
+        if bench.elements(moved) <= 4 * BUDGET[bench.candidate.kind] and bench.admits(dims):
             yield Sample(GATE, label, bench.seed, build(moved, bench.seed), moved.dims)
 
 
@@ -59,16 +59,6 @@ def _tiles(bench: Bench) -> list[int]:
     given = {v for launch in launches for v in launch["numbers"].values() if type(v) is int}
     tiles = [v for v in given if v in _TILES and v & (v - 1) == 0 and v != bench.spec.block]
     return sorted(tiles, reverse=True)[:_MOST_TILES]
-
-
-def _admitted(bench: Bench, dims: Mapping[str, int]) -> bool:
-    """Whether the contract admits these sizes."""
-    ranges, divisible = bench.contract.ranges, bench.contract.divisible
-    return all(
-        ranges.get(name, (size, size))[0] <= size <= ranges.get(name, (size, size))[1]
-        and size % divisible.get(name, 1) == 0
-        for name, size in dims.items()
-    )
 
 
 def _layouts(bench: Bench) -> Iterator[Sample]:

@@ -37,7 +37,7 @@ def draws(bench: Bench) -> Iterator[Sample]:
     """The gate's inputs."""
     for label, dims in _sizes(bench):
         spec = bench.spec.with_dims(dims)
-        if bench.elements(spec) <= 2 * BUDGET[bench.candidate.kind]:
+        if bench.elements(spec) <= 2 * BUDGET[bench.candidate.kind] and bench.admits(dims):
             yield Sample(GATE, label, bench.seed, build(spec, bench.seed), spec.dims)
 
 
