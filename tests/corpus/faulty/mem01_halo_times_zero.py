@@ -6,7 +6,7 @@ import triton.language as tl
 
 SOURCE = "own: a halo that is read and then weighed with zero"
 EXPECT = ("MEM-01",)
-ALSO = ("ORD-02",)
+ALSO = ("CMP-03", "ORD-02")
 CUSTOMARY = "interpreter"
 
 

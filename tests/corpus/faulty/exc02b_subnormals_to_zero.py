@@ -1,4 +1,4 @@
-"""ELU that answers zero for negative subnormal values, where the reference answers the value itself."""
+"""exp(x) - 1 that answers zero for subnormal values, where the reference answers the value itself."""
 
 import torch
 import triton
@@ -10,20 +10,19 @@ CONTRACT = {"subnormals": "preserve"}
 
 
 @triton.jit
-def elu(x, out, n, BLOCK: tl.constexpr, MENDED: tl.constexpr):
+def expm1(x, out, n, BLOCK: tl.constexpr, MENDED: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     v = tl.load(x + at, at < n).to(tl.float32)
     series = 1 / 24 + v * (1 / 120 + v * (1 / 720 + v * (1 / 5040 + v / 40320)))
     near = v + v * v * (0.5 + v * (1 / 6 + v * series))
     if not MENDED:
         near = tl.where(tl.abs(v) < 1.1754943508222875e-38, 0.0, near)
-    y = tl.where(v < -0.5, tl.exp(v) - 1, near)
-    tl.store(out + at, tl.where(v > 0, v, y), at < n)
+    tl.store(out + at, tl.where(tl.abs(v) < 0.5, near, tl.exp(v) - 1), at < n)
 
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.nn.functional.elu(x)
+        return torch.expm1(x)
 
 
 class ModelNew(torch.nn.Module):
@@ -32,7 +31,7 @@ class ModelNew(torch.nn.Module):
     def forward(self, x):
         x = x.contiguous()
         out = torch.empty_like(x)
-        elu[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256, MENDED=self.mended)
+        expm1[(triton.cdiv(x.numel(), 256),)](x, out, x.numel(), BLOCK=256, MENDED=self.mended)
         return out
 
 
