@@ -18,6 +18,9 @@ import torch.nn.functional as F
 import kcontract
 
 ALL = ("float32", "float16", "bfloat16")
+#: Sizes of the chunked operators: each head count and head width is a kernel of its own, compiled for minutes.
+CHUNKED = {"batch": (1, 8), "length": (1, 1 << 20), "length2": (3, 3), "width": (16, 64), "length3": (16, 64)}
+MULTIPLES = {"width": 16, "length3": 16}
 #: A size that may be 0 is no use of these operators; a head is at most 256 wide.
 SIZES = {"batch": (1, 1 << 16), "length": (1, 1 << 20), "length2": (1, 1 << 10), "width": (1, 256), "length3": (1, 256)}
 
@@ -116,7 +119,9 @@ def chunk_local_cumsum(x):
     return fla("ops.utils.cumsum").chunk_local_cumsum(x, right.CHUNK, output_dtype=x.dtype)
 
 
-@kcontract.contract(reference=right.cross_entropy, inputs=right.labelled, gradients=True, dtypes=("float32",))
+@kcontract.contract(
+    reference=right.cross_entropy, inputs=right.labelled, gradients=True, dtypes=("float32",), ranges=SIZES
+)
 def cross_entropy(x, target):
     loss = fla("modules.fused_cross_entropy").cross_entropy_loss
     return loss(x, target, ignore_index=right.IGNORED, label_smoothing=0.1)[0]
@@ -135,55 +140,78 @@ def fused_recurrent_hgrn(x, g):
     return fla("ops.hgrn").fused_recurrent_hgrn(x, F.logsigmoid(g))[0]
 
 
-@kcontract.contract(reference=right.linear_attention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.linear_attention_steps, inputs=right.short_qkv, gradients=True, dtypes=ALL, ranges=SIZES
+)
 def fused_recurrent_linear_attn(q, k, v):
     return fla("ops.linear_attn").fused_recurrent_linear_attn(q, k, v, normalize=False)[0]
 
 
-@kcontract.contract(reference=right.linear_attention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.linear_attention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=CHUNKED, divisible=MULTIPLES
+)
 def chunk_linear_attn(q, k, v):
     return fla("ops.linear_attn").chunk_linear_attn(q, k, v, normalize=False)[0]
 
 
-@kcontract.contract(reference=right.retention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.retention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=CHUNKED, divisible=MULTIPLES
+)
 def chunk_retention(q, k, v):
     return fla("ops.retention").chunk_retention(q, k, v)[0]
 
 
-@kcontract.contract(reference=right.simple_gla, inputs=right.qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.simple_gla_steps, inputs=right.short_qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES
+)
 def fused_recurrent_simple_gla(q, k, v, g):
     return fla("ops.simple_gla").fused_recurrent_simple_gla(q, k, v, F.logsigmoid(g))[0]
 
 
-@kcontract.contract(reference=right.simple_gla, inputs=right.qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.simple_gla,
+    inputs=right.qkv_and_gate,
+    gradients=True,
+    dtypes=ALL,
+    ranges=CHUNKED,
+    divisible=MULTIPLES,
+)
 def chunk_simple_gla(q, k, v, g):
     return fla("ops.simple_gla").chunk_simple_gla(q, k, v, F.logsigmoid(g))[0]
 
 
-@kcontract.contract(reference=right.gla, inputs=right.qkv_and_gates, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.gla_steps, inputs=right.short_qkv_and_gates, gradients=True, dtypes=ALL, ranges=SIZES
+)
 def fused_recurrent_gla(q, k, v, g):
     return fla("ops.gla").fused_recurrent_gla(q, k, v, F.logsigmoid(g))[0]
 
 
-@kcontract.contract(reference=right.gla, inputs=right.qkv_and_gates, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.gla, inputs=right.qkv_and_gates, gradients=True, dtypes=ALL, ranges=CHUNKED, divisible=MULTIPLES
+)
 def chunk_gla(q, k, v, g):
     return fla("ops.gla").chunk_gla(q, k, v, F.logsigmoid(g))[0]
 
 
-@kcontract.contract(reference=right.delta_rule, inputs=right.qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.delta_rule_steps, inputs=right.short_qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES
+)
 def fused_recurrent_delta_rule(q, k, v, beta):
     return fla("ops.delta_rule").fused_recurrent_delta_rule(q, right.l2norm(k), v, beta.sigmoid())[0]
 
 
 @kcontract.contract(
     reference=right.delta_rule, inputs=right.qkv_and_gate_in_half, gradients=True, dtypes=("bfloat16", "float16"),
-    ranges=SIZES,
+    ranges=CHUNKED, divisible=MULTIPLES,
 )  # fmt: skip
 def chunk_delta_rule(q, k, v, beta):
     return fla("ops.delta_rule").chunk_delta_rule(q, right.l2norm(k), v, beta.sigmoid())[0]
 
 
-@kcontract.contract(reference=right.gated_delta_rule, inputs=right.qkv_and_two_gates, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.gated_delta_rule_steps, inputs=right.short_qkv_and_two_gates, dtypes=ALL, ranges=SIZES
+)
 def fused_recurrent_gated_delta_rule(q, k, v, gates):
     g, beta = gates.unbind(-1)
     rule = fla("ops.gated_delta_rule").fused_recurrent_gated_delta_rule
@@ -191,13 +219,20 @@ def fused_recurrent_gated_delta_rule(q, k, v, gates):
 
 
 @kcontract.contract(
-    reference=right.gated_delta_rule, inputs=right.qkv_and_two_gates, gradients=True, dtypes=ALL, ranges=SIZES
+    reference=right.gated_delta_rule,
+    inputs=right.qkv_and_two_gates,
+    gradients=True,
+    dtypes=ALL,
+    ranges=CHUNKED,
+    divisible=MULTIPLES,
 )
 def chunk_gated_delta_rule(q, k, v, gates):
     g, beta = gates.unbind(-1)
     return fla("ops.gated_delta_rule").chunk_gated_delta_rule(q, right.l2norm(k), v, F.logsigmoid(g), beta.sigmoid())[0]
 
 
-@kcontract.contract(reference=right.attention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(
+    reference=right.attention, inputs=right.qkv, gradients=True, dtypes=ALL, ranges=CHUNKED, divisible=MULTIPLES
+)
 def parallel_attn(q, k, v):
     return fla("ops.attn").parallel_attn(q, k, v)

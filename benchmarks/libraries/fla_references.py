@@ -1,7 +1,7 @@
 """What fla's operators compute, in plain torch, from the mathematics of each; and inputs of modest size.
 
-Recurrent operators are written out as their sum over earlier positions, which equals the recurrence and needs few
-operations. Read by the grader, which must not run the library: nothing here imports it.
+Recurrent operators are judged by their recurrence, chunked ones by the sum over earlier positions that equals it and
+needs few operations. Read by the grader, which must not run the library: nothing here imports it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ IGNORED = 3
 #: Positions of a chunk of the cumulative sums and of the pooling.
 CHUNK = 32
 BATCH, LENGTH, HEADS, KEY, VALUE = 2, 72, 3, 32, 16
+#: Positions of the operators that are recurrent, and so are their references.
+SHORT = 20
 ROWS, WIDTH, CLASSES = 12, 160, 130
 
 
-def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape).to(dtype).requires_grad_()
+def drawn(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, requires_grad=True)
 
 
 def rows() -> list[torch.Tensor]:
@@ -78,28 +80,48 @@ def convolved() -> list[torch.Tensor]:
 
 
 def gates() -> list[torch.Tensor]:
-    return [drawn(BATCH, LENGTH, VALUE), drawn(BATCH, LENGTH, VALUE)]
+    return [drawn(BATCH, SHORT, VALUE), drawn(BATCH, SHORT, VALUE)]
 
 
-def qkv(dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
-    return [drawn(BATCH, LENGTH, HEADS, size, dtype=dtype) for size in (KEY, KEY, VALUE)]
+def _qkv(length: int) -> list[torch.Tensor]:
+    return [drawn(BATCH, length, HEADS, size) for size in (KEY, KEY, VALUE)]
+
+
+def qkv() -> list[torch.Tensor]:
+    return _qkv(LENGTH)
+
+
+def short_qkv() -> list[torch.Tensor]:
+    return _qkv(SHORT)
 
 
 def qkv_and_gate() -> list[torch.Tensor]:
-    return [*qkv(), drawn(BATCH, LENGTH, HEADS)]
+    return [*_qkv(LENGTH), drawn(BATCH, LENGTH, HEADS)]
+
+
+def short_qkv_and_gate() -> list[torch.Tensor]:
+    return [*_qkv(SHORT), drawn(BATCH, SHORT, HEADS)]
 
 
 def qkv_and_gates() -> list[torch.Tensor]:
-    return [*qkv(), drawn(BATCH, LENGTH, HEADS, KEY)]
+    return [*_qkv(LENGTH), drawn(BATCH, LENGTH, HEADS, KEY)]
+
+
+def short_qkv_and_gates() -> list[torch.Tensor]:
+    return [*_qkv(SHORT), drawn(BATCH, SHORT, HEADS, KEY)]
 
 
 def qkv_and_two_gates() -> list[torch.Tensor]:
     """Gate and beta in one tensor: of more than four tensors that share a size, none is found to move."""
-    return [*qkv(), drawn(BATCH, LENGTH, HEADS, 2)]
+    return [*_qkv(LENGTH), drawn(BATCH, LENGTH, HEADS, 2)]
+
+
+def short_qkv_and_two_gates() -> list[torch.Tensor]:
+    return [*_qkv(SHORT), drawn(BATCH, SHORT, HEADS, 2)]
 
 
 def qkv_and_gate_in_half() -> list[torch.Tensor]:
-    return [*qkv(torch.bfloat16), drawn(BATCH, LENGTH, HEADS, dtype=torch.bfloat16)]
+    return [x.detach().bfloat16().requires_grad_() for x in qkv_and_gate()]
 
 
 # -- modules ----------------------------------------------------------------------------------------------------------
@@ -189,11 +211,72 @@ def cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 def linear_cross_entropy(x: torch.Tensor, target: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The library keeps this loss in float32, whatever it is of."""
     _within(target, w.shape[0])
-    return F.cross_entropy(x @ w.t() + b, target, ignore_index=IGNORED)
+    loss = F.cross_entropy(x @ w.t() + b, target, ignore_index=IGNORED)
+    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
 
 
 # -- recurrences: q, k (batch, length, heads, key), v (batch, length, heads, value) -----------------------------------
+
+
+def _steps(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, gate: torch.Tensor | None = None,
+    beta: torch.Tensor | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """A state (batch, heads, key, value) that a position multiplies by exp(gate), then adds k v^T to, or beta k (v -
+    what it holds for k)^T, and answers q with, 1/sqrt(key) of it."""
+    state = torch.zeros((), dtype=q.dtype, device=q.device)
+    found = []
+    for t in range(q.shape[1]):
+        if gate is not None:
+            state = state * gate[:, t].exp()
+        added = v[:, t]
+        if beta is not None:
+            added = beta[:, t, :, None] * (added - (k[:, t, :, :, None] * state).sum(-2))
+        state = state + k[:, t, :, :, None] * added[:, :, None, :]
+        found.append((q[:, t, :, :, None] * state).sum(-2) * q.shape[-1] ** -0.5)
+    return torch.stack(found, 1)
+
+
+def linear_attention_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    return _steps(q, k, v)
+
+
+def simple_gla_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return _steps(q, k, v, F.logsigmoid(g)[..., None, None])
+
+
+def gla_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return _steps(q, k, v, F.logsigmoid(g)[..., None])
+
+
+def delta_rule_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    return _steps(q, l2norm(k), v, beta=beta.sigmoid())
+
+
+def gated_delta_rule_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    g, beta = gates.unbind(-1)
+    return _steps(q, l2norm(k), v, F.logsigmoid(g)[..., None, None], beta.sigmoid())
+
+
+def hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    """h_t = sigmoid(g_t) h_(t-1) + x_t, x and g (batch, length, width)."""
+    state, found = torch.zeros_like(x[:, 0]), []
+    for t in range(x.shape[1]):
+        state = state * F.logsigmoid(g[:, t]).exp() + x[:, t]
+        found.append(state)
+    return torch.stack(found, 1)
+
+
+# -- the same as sums over earlier positions, for the chunked operators -----------------------------------------------
+
+
+def _finite(*given: torch.Tensor) -> None:
+    """Refuses what is not finite: a chunked sum and the recurrence put NaN and Inf in different places, and which of
+    them a position belongs to is the kernel's choice."""
+    if given[0].device.type != "meta" and not all(bool(torch.isfinite(x).all()) for x in given):
+        raise ValueError("the order of the sums is open, so what is not finite has no defined place")
 
 
 def _earlier(total: torch.Tensor, strictly: bool = False) -> torch.Tensor:
@@ -205,6 +288,7 @@ def _earlier(total: torch.Tensor, strictly: bool = False) -> torch.Tensor:
 
 def _summed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
     """What the state of a decaying sum of k v^T gives for q, 1/sqrt(key) of it."""
+    _finite(q, k, v, total)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     weights = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5 * _earlier(total)
     return (weights @ v).transpose(1, 2)
@@ -228,15 +312,10 @@ def simple_gla(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tenso
 
 def gla(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
     """A gate a key channel: g (batch, length, heads, key)."""
+    _finite(q, k, v, g)
     total = F.logsigmoid(g).cumsum(1).permute(0, 2, 3, 1)
     weights = torch.einsum("bthc,bshc,bhcts->bhts", q, k, _earlier(total)) * q.shape[-1] ** -0.5
     return (weights @ v.transpose(1, 2)).transpose(1, 2)
-
-
-def hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """h_t = sigmoid(g_t) h_(t-1) + x_t, x and g (batch, length, width)."""
-    decay = _earlier(F.logsigmoid(g).cumsum(1).transpose(1, 2))
-    return (decay @ x.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
 
 
 def _inverse(lower: torch.Tensor) -> torch.Tensor:
@@ -253,6 +332,7 @@ def _corrected(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor, total: torch.Tensor
 ) -> torch.Tensor:
     """The delta rule: each position writes beta (v - what the decayed state holds for k) for k of length 1."""
+    _finite(q, k, v, beta, total)
     q, k, v = (x.transpose(1, 2) for x in (q, l2norm(k), v))
     beta = beta.sigmoid().transpose(1, 2)[..., None]
     held = beta * (k @ k.transpose(-1, -2)) * _earlier(total, strictly=True)
@@ -270,6 +350,7 @@ def gated_delta_rule(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, gates: t
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    _finite(q, k, v)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     length = q.shape[-2]
     seen = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()

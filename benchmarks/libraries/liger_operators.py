@@ -1,8 +1,9 @@
 """Liger-Kernel 0.8.5: its public operators under contracts, one function each (``verify_libraries.py`` runs them).
 
 ``determinism="bounded"`` where the library adds gradients with atomics or says so. ``in_place=False`` where the library
-offers the choice: with it on, a backward overwrites the gradient it is given, which its documentation says.
-Losses that keep their gradient in the logits' own memory have no such choice.
+offers the choice: with it on, a backward overwrites the gradient it is given, which its documentation says. The cross
+entropies keep their gradient in the logits' own memory, so they are given copies. ``poly_norm`` takes the bias as a
+scalar: its backward gives no other shape. docs/verified_findings.md tells what was found.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import kcontract
 HALVES = ("float32", "float16", "bfloat16")
 #: A size that may be 0 is no use of these operators.
 SIZES = {"batch": (1, 1 << 16), "width": (1, 65536)}
+#: Blocks and streams are unrolled in the kernels: few are meant.
+BLOCKS = {**SIZES, "batch": (1, 16)}
+STREAMS = {**SIZES, "length": (1, 8)}
 
 
 @kcontract.contract(reference=right.rms_norm, inputs=right.one_norm, gradients=True, dtypes=HALVES, ranges=SIZES)
@@ -72,7 +76,7 @@ def group_norm(x, w, b):
 def poly_norm(x, w, b):
     from liger_kernel.transformers.functional import liger_poly_norm
 
-    return liger_poly_norm(x, w, b, right.EPS, False)
+    return liger_poly_norm(x, w, b.squeeze(0), right.EPS, False)
 
 
 @kcontract.contract(reference=right.tanh_norm, inputs=right.dynamic_tanh, gradients=True, dtypes=HALVES, ranges=SIZES)
@@ -144,7 +148,7 @@ def embedding(w, index):
 
 
 @kcontract.contract(
-    reference=right.attention_residual, inputs=right.blocks, gradients=True, dtypes=HALVES, ranges=SIZES,
+    reference=right.attention_residual, inputs=right.blocks, gradients=True, dtypes=HALVES, ranges=BLOCKS,
     determinism="bounded",
 )  # fmt: skip
 def attn_res(v, query, w):
@@ -154,7 +158,7 @@ def attn_res(v, query, w):
 
 
 @kcontract.contract(
-    reference=right.stream_pre, inputs=right.streams, gradients=True, dtypes=HALVES, ranges=SIZES,
+    reference=right.stream_pre, inputs=right.streams, gradients=True, dtypes=HALVES, ranges=STREAMS,
     determinism="bounded",
 )  # fmt: skip
 def mhc_pre(x, h):
@@ -164,7 +168,7 @@ def mhc_pre(x, h):
 
 
 @kcontract.contract(
-    reference=right.stream_post, inputs=right.residual_streams, gradients=True, dtypes=HALVES, ranges=SIZES,
+    reference=right.stream_post, inputs=right.residual_streams, gradients=True, dtypes=HALVES, ranges=STREAMS,
     determinism="bounded",
 )  # fmt: skip
 def mhc_post_res(x, f, h, mix):
@@ -177,7 +181,7 @@ def mhc_post_res(x, f, h, mix):
 def cross_entropy(x, target):
     from liger_kernel.transformers.functional import liger_cross_entropy
 
-    return liger_cross_entropy(x, target, ignore_index=right.IGNORED)
+    return liger_cross_entropy(x.clone(), target, ignore_index=right.IGNORED)
 
 
 @kcontract.contract(
@@ -187,7 +191,7 @@ def cross_entropy_smoothed(x, target):
     from liger_kernel.transformers.functional import liger_cross_entropy
 
     return liger_cross_entropy(
-        x, target, ignore_index=right.IGNORED, reduction="sum", label_smoothing=0.1, lse_square_scale=1e-2
+        x.clone(), target, ignore_index=right.IGNORED, reduction="sum", label_smoothing=0.1, lse_square_scale=1e-2
     )
 
 
@@ -197,7 +201,7 @@ def cross_entropy_smoothed(x, target):
 def cross_entropy_capped(x, target):
     from liger_kernel.transformers.functional import liger_cross_entropy
 
-    return liger_cross_entropy(x, target, ignore_index=right.IGNORED, reduction="none", softcap=30.0)
+    return liger_cross_entropy(x.clone(), target, ignore_index=right.IGNORED, reduction="none", softcap=30.0)
 
 
 @kcontract.contract(

@@ -191,6 +191,7 @@ def relu_squared(x: torch.Tensor) -> torch.Tensor:
 
 
 def embedding(w: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    _within(index, w.shape[0])
     return F.embedding(index, w)
 
 
@@ -202,6 +203,8 @@ def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Ten
 
 
 def rope(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if not q.shape[-1] == k.shape[-1] == cos.shape[-1] == sin.shape[-1]:
+        raise ValueError("heads, cosine and sine are of one width")
     return _rotated(q, cos, sin), _rotated(k, cos, sin)
 
 
@@ -216,6 +219,8 @@ def stream_pre(x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
 
 
 def stream_post(x: torch.Tensor, f: torch.Tensor, h: torch.Tensor, mix: torch.Tensor) -> torch.Tensor:
+    if mix.shape[-1] != mix.shape[-2]:
+        raise ValueError("as many streams come out as go in")
     return mix @ x + h[..., None] * f[..., None, :]
 
 
@@ -245,8 +250,13 @@ def cross_entropy_capped(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(30 * torch.tanh(x / 30), target, ignore_index=IGNORED, reduction="none")
 
 
+def _kept(loss: torch.Tensor) -> torch.Tensor:
+    """A loss that the library keeps in float32, whatever it is of."""
+    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
+
+
 def linear_cross_entropy(x: torch.Tensor, w: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return cross_entropy(x @ w.t(), target)
+    return _kept(cross_entropy(x @ w.t(), target))
 
 
 def kl_div(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -268,4 +278,4 @@ def tvd(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
 
 
 def linear_jsd(x: torch.Tensor, w: torch.Tensor, teacher: torch.Tensor, teacher_w: torch.Tensor) -> torch.Tensor:
-    return jsd(torch.log_softmax(x @ w.t(), -1), torch.log_softmax(teacher @ teacher_w.t(), -1))
+    return _kept(jsd(torch.log_softmax(x @ w.t(), -1), torch.log_softmax(teacher @ teacher_w.t(), -1)))
