@@ -158,7 +158,8 @@ class Bench:
 
     def eager_dtypes(self, reference: Any, inputs: Sequence[Any]) -> list[Any] | None:
         """Dtypes that the reference itself returns for inputs of these dtypes, by running it on no data, once."""
-        key = tuple(v.dtype if isinstance(v, torch.Tensor) else None for v in inputs)
+        own = {p.dtype for p in reference.parameters()} if isinstance(reference, torch.nn.Module) else ()
+        key = (*own, *(v.dtype if isinstance(v, torch.Tensor) else None for v in inputs))
         if key not in self._returned:
             try:
                 with torch.no_grad():
