@@ -119,9 +119,7 @@ def chunk_local_cumsum(x):
     return fla("ops.utils.cumsum").chunk_local_cumsum(x, right.CHUNK, output_dtype=x.dtype)
 
 
-@kcontract.contract(
-    reference=right.cross_entropy, inputs=right.labelled, gradients=True, dtypes=("float32",), ranges=SIZES
-)
+@kcontract.contract(reference=right.cross_entropy, inputs=right.labelled, gradients=True, dtypes=ALL, ranges=SIZES)
 def cross_entropy(x, target):
     loss = fla("modules.fused_cross_entropy").cross_entropy_loss
     return loss(x, target, ignore_index=right.IGNORED, label_smoothing=0.1)[0]

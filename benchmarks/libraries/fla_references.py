@@ -205,16 +205,19 @@ def _within(target: torch.Tensor, classes: int) -> None:
         raise ValueError(f"a target is {int(target.max())}, of {classes} classes")
 
 
+def _kept(loss: torch.Tensor) -> torch.Tensor:
+    """A loss that the library keeps in float32, whatever it is of."""
+    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
+
+
 def cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     _within(target, x.shape[-1])
-    return F.cross_entropy(x, target, ignore_index=IGNORED, label_smoothing=0.1, reduction="none")
+    return _kept(F.cross_entropy(x, target, ignore_index=IGNORED, label_smoothing=0.1, reduction="none"))
 
 
 def linear_cross_entropy(x: torch.Tensor, target: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The library keeps this loss in float32, whatever it is of."""
     _within(target, w.shape[0])
-    loss = F.cross_entropy(x @ w.t() + b, target, ignore_index=IGNORED)
-    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
+    return _kept(F.cross_entropy(x @ w.t() + b, target, ignore_index=IGNORED))
 
 
 # -- recurrences: q, k (batch, length, heads, key), v (batch, length, heads, value) -----------------------------------

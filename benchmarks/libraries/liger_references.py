@@ -164,11 +164,13 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 
 
 def sparsemax(x: torch.Tensor) -> torch.Tensor:
-    """Martins and Astudillo 2016: the projection of a row onto the simplex, x - tau cut at 0."""
+    """Martins and Astudillo 2016: the projection of a row onto the simplex, x - tau cut at 0; of no infinite row."""
+    if x.device.type != "meta" and bool(torch.isinf(x).any()):
+        raise ValueError("an infinite row has no projection")
     z = torch.sort(x, -1, descending=True).values
     k = torch.arange(1, x.shape[-1] + 1, device=x.device, dtype=x.dtype)
     total = z.cumsum(-1)
-    support = (1 + k * z > total).sum(-1, keepdim=True)
+    support = (1 + k * z > total).sum(-1, keepdim=True).clamp_min(1)
     tau = (total.gather(-1, support - 1) - 1) / support
     return torch.clamp_min(x - tau, 0)
 
@@ -233,6 +235,11 @@ def _within(target: torch.Tensor, classes: int) -> None:
         raise ValueError(f"a target is {int(target.max())}, of {classes} classes")
 
 
+def _kept(loss: torch.Tensor) -> torch.Tensor:
+    """A loss that the library keeps in float32, whatever it is of."""
+    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
+
+
 def cross_entropy(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     _within(target, x.shape[-1])
     return F.cross_entropy(x, target, ignore_index=IGNORED)
@@ -250,21 +257,17 @@ def cross_entropy_capped(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return F.cross_entropy(30 * torch.tanh(x / 30), target, ignore_index=IGNORED, reduction="none")
 
 
-def _kept(loss: torch.Tensor) -> torch.Tensor:
-    """A loss that the library keeps in float32, whatever it is of."""
-    return loss.float() if loss.dtype in (torch.float16, torch.bfloat16) else loss
-
-
 def linear_cross_entropy(x: torch.Tensor, w: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return _kept(cross_entropy(x @ w.t(), target))
 
 
 def kl_div(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (target * (torch.log(target) - x)).sum() / x.shape[0]
+    """The library's default eps, 1e-10, is the least that a logarithm is taken of."""
+    return _kept((target * (torch.log(target.clamp_min(1e-10)) - x)).sum() / x.shape[0])
 
 
 def kl_div_of_logs(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return (target.exp() * (target - x)).mean()
+    return _kept((target.exp() * (target - x)).mean())
 
 
 def jsd(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -274,7 +277,7 @@ def jsd(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def tvd(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    return 0.5 * (p - q).abs().sum() / p.shape[0]
+    return _kept(0.5 * (p - q).abs().sum() / p.shape[0])
 
 
 def linear_jsd(x: torch.Tensor, w: torch.Tensor, teacher: torch.Tensor, teacher_w: torch.Tensor) -> torch.Tensor:
