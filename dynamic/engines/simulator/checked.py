@@ -197,6 +197,9 @@ class Checker:
 
     def _warps(self, strand: Strand, mask: Array | None = None) -> tuple[Array, Array]:
         """CTA and warp of each warp of a strand that has a thread under the mask."""
+        if mask is None and strand.warps:
+            warps = strand.tid[0, ::32] >> 5
+            return np.repeat(strand.cta[:, 0], len(warps)), np.tile(warps, strand.b)
         ids = strand.ids()
         threads = ids.reshape(-1) if mask is None else ids[np.broadcast_to(mask, ids.shape)]
         warps = np.unique(threads // self.machine.threads * 64 + (threads % self.machine.threads >> 5))
@@ -322,30 +325,24 @@ class Checker:
     def global_access(self, strand: Strand, address: Array, size: int, mask: Array | None, how: str) -> None:
         """A load, store or atomic of a strand; ``address`` broadcasts to its shape."""
         shape = (strand.b, 1) if address.shape[1] == 1 and mask is None else (strand.b, strand.t)
-        where = np.broadcast_to(address, shape)
-        cta = np.broadcast_to(self.machine.ctas[strand.cta], shape)
+        where, cta = np.broadcast_to(address, shape), self.machine.ctas[strand.cta]
         if mask is not None:
             keep = np.broadcast_to(mask, shape)
-            where, cta = where[keep], cta[keep]
-        where, cta = where.reshape(-1), cta.reshape(-1)
-        width = self.all.width
-        if size > width:
-            step = np.arange(0, size, width)
-            where = (where[:, None] + step).reshape(-1)
-            cta = np.repeat(cta, len(step))
-        if not len(where):
+            where, cta = where[keep], np.broadcast_to(cta, shape)[keep]
+        if not where.size:
             return
         regions = self.machine.memory.regions
         starts, ends = self.machine.memory.bounds()
         first = int(np.searchsorted(starts, where.min(), side="right")) - 1
         if int(where.max()) < ends[first]:
             region = regions[first]
-            self.all.access(region.name, region.size, (where - region.start) // width, cta, how)
+            self.all.access(region.name, region.size, where - region.start, cta, size, how)
         else:
+            cta = np.broadcast_to(cta, where.shape)
             index = np.searchsorted(starts, where, side="right") - 1
             for one in np.unique(index).tolist():
                 region, here = regions[one], index == one
-                self.all.access(region.name, region.size, (where[here] - region.start) // width, cta[here], how)
+                self.all.access(region.name, region.size, where[here] - region.start, cta[here], size, how)
         if how == "atomic":
             self.all.synchronise(self.machine.ctas[strand.cta[:, 0]])
 

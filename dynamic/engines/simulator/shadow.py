@@ -21,12 +21,12 @@ _BLOCK = 128
 
 
 class _Table:
-    """State of ``grains`` a CTA: who wrote last (-1: nobody) and when, whether by an atomic, the latest read, and the
-    latest read of each unit."""
+    """State of ``grains`` a CTA: one more than who wrote last (0: nobody) and when, whether by an atomic, the latest
+    read, and the latest read of each unit. All start at 0, so that memory nobody touches costs nothing."""
 
     def __init__(self, ctas: int, grains: int, units: int) -> None:
         self.grains = grains
-        self.writer = np.full((ctas, grains), -1, "i2")
+        self.writer = np.zeros((ctas, grains), "i2")
         self.written = np.zeros((ctas, grains), "i4")
         self.atomic = np.zeros((ctas, grains), bool)
         self.last = np.zeros((ctas, grains), "i4")
@@ -91,8 +91,8 @@ class Shadow:
             for name in ("writer", "written", "atomic", "last", "read"):
                 source, target = getattr(old, name), getattr(new, name)
                 parts = source.reshape(self.ctas, len(self.level), -1, *source.shape[2:])[:, chosen]
-                if not (parts >= 0 if name == "writer" else parts).any():
-                    continue  # as it was made
+                if not parts.any():
+                    continue
                 target.reshape(self.ctas, len(self.level), -1, *target.shape[2:])[:, chosen] = np.repeat(
                     parts, _WIDTHS[level] // _WIDTHS[to], axis=2
                 )
@@ -133,7 +133,7 @@ class Shadow:
         for level in np.unique(levels).tolist():
             keep, table = levels == level, self._table(level)
             index = cta[keep], address[keep] // _WIDTHS[level]
-            writer[keep], written[keep] = table.writer[index], table.written[index]
+            writer[keep], written[keep] = table.writer[index] - 1, table.written[index]
         return writer, written
 
     def reads(self, cta: Array, address: Array, size: int, warp: Array, actor: Array | int, *, proxy: bool) -> None:
@@ -143,7 +143,7 @@ class Shadow:
 
     def _reads(self, p: _Piece, proxy: bool) -> None:
         clocks = self.clocks
-        writer, time = p.of(p.table.writer), p.of(p.table.written)
+        writer, time = p.of(p.table.writer) - 1, p.of(p.table.written)
         if (writer < 0).any():
             self._fail("uninitialised-read", p, writer < 0, "reads what nobody has written")
         start = ((p.cta * clocks.warps + p.warp) * clocks.actors)[:, None]
@@ -176,7 +176,7 @@ class Shadow:
 
     def _writes(self, p: _Piece, atomic: bool) -> None:
         clocks = self.clocks
-        writer = p.of(p.table.writer)
+        writer = p.of(p.table.writer) - 1
         doer = p.actor[:, None] if isinstance(p.actor, np.ndarray) else p.actor
         start = ((p.cta * clocks.warps + p.warp) * clocks.actors)[:, None]
         late = (clocks.clock.take(start + np.maximum(writer, 0)) < p.of(p.table.written)) & (writer >= 0)
@@ -192,7 +192,7 @@ class Shadow:
             behind = (p.of(p.table.last) > known[:, None]).any(axis=1)
             if behind.any():
                 self._behind(p, np.flatnonzero(behind), atomic)
-        p.table.writer.reshape(-1, p.group)[p.flat] = doer
+        p.table.writer.reshape(-1, p.group)[p.flat] = doer + 1
         own = clocks.clock[p.cta, p.warp, p.warp][:, None] if p.plain else clocks.now
         p.table.written.reshape(-1, p.group)[p.flat] = own
         p.table.atomic.reshape(-1, p.group)[p.flat] = atomic
@@ -256,7 +256,7 @@ class GlobalShadow:
         self.times: dict[str, Array] = {}
         self.atomics: dict[str, Array] = {}
         self.readers: dict[str, Array] = {}
-        self.pending: dict[str, list[tuple[Array, Array]]] = {}
+        self.pending: dict[str, list[tuple[Array, Array, int]]] = {}
         self.written: set[str] = set()
         self.released = np.zeros(total, "i8")
         self.acquired = np.zeros(total, "i8")
@@ -268,51 +268,71 @@ class GlobalShadow:
         self.released[cta] = self.now
         self.acquired[cta] = self.now
 
-    def _tables(self, name: str, size: int) -> tuple[Array, Array, Array, Array]:
+    def _spread(self, offset: Array, cta: Array, size: int) -> tuple[Array, Array]:
+        """Grains and CTAs, one entry a grain, of accesses of ``size`` bytes."""
+        cta = np.broadcast_to(cta, offset.shape).reshape(-1)
+        grain = offset.reshape(-1) // self.width
+        count = size // self.width
+        if count > 1:
+            grain = (grain[:, None] + np.arange(count)).reshape(-1)
+            cta = np.repeat(cta, count)
+        return grain, cta
+
+    def _writers(self, name: str, size: int) -> tuple[Array, Array, Array]:
+        """One more than the CTA that wrote each grain last (0: none), when, and whether by an atomic."""
         if name not in self.writers:
             count = size // self.width + 2
-            self.writers[name], self.times[name] = np.full(count, -1, "i4"), np.zeros(count, "i8")
-            self.atomics[name], self.readers[name] = np.zeros(count, bool), np.full(count, -1, "i4")
-        return self.writers[name], self.times[name], self.atomics[name], self.readers[name]
+            self.writers[name], self.times[name] = np.zeros(count, "i4"), np.zeros(count, "i8")
+            self.atomics[name] = np.zeros(count, bool)
+        return self.writers[name], self.times[name], self.atomics[name]
 
-    def _settle(self, name: str, readers: Array) -> None:
-        """Enter the reads of a buffer that only its first write asks for."""
-        for grain, cta in self.pending.pop(name, ()):
-            before = readers[grain]
-            readers[grain] = np.where((before >= 0) & (before != cta), -2, cta)
+    def _settle(self, name: str, size: int) -> None:
+        """Enter the reads of a buffer that only its first write asks for: a CTA plus one, or -1 for several."""
+        waiting = self.pending.pop(name, ())
+        if waiting and name not in self.readers:
+            self.readers[name] = np.zeros(size // self.width + 2, "i4")
+        for offset, cta, bytes_ in waiting:
+            grain, who = self._spread(offset, cta, bytes_)
+            before = self.readers[name][grain]
+            self.readers[name][grain] = np.where((before != 0) & (before != who + 1), -1, who + 1)
 
-    def access(self, name: str, size: int, grain: Array, cta: Array, how: str) -> None:
-        """Accesses of CTAs (linear numbers) to grains of one buffer."""
+    def access(self, name: str, size: int, offset: Array, cta: Array, each: int, how: str) -> None:
+        """Accesses of ``each`` bytes by CTAs (linear numbers, broadcast to ``offset``) at offsets in one buffer."""
         if how == "read":
             waiting = self.pending.setdefault(name, [])
-            waiting.append((grain, cta))
-            if sum(len(g) for g, _ in waiting[-64:]) > _MOST_PENDING or len(waiting) > 256:
-                self._settle(name, self._tables(name, size)[3])
+            waiting.append((offset, cta, each))
+            if sum(o.size for o, _, _ in waiting[-64:]) > _MOST_PENDING or len(waiting) > 256:
+                self._settle(name, size)
             if name not in self.written:
                 return
-        writers, times, atomics, readers = self._tables(name, size)
+        grain, cta = self._spread(offset, cta, each)
+        writers, times, atomics = self._writers(name, size)
         if how != "read":
             self.written.add(name)
-            self._settle(name, readers)
+            self._settle(name, size)
         self.now += 1
-        writer = writers[grain]
-        other = (writer >= 0) & (writer != cta)
-        if how == "atomic":
-            other &= ~atomics[grain]
-        if other.any():
-            safe = (self.released[writer] >= times[grain]) & (self.acquired[cta] >= times[grain])
-            bad = other & ~safe
-            if bad.any():
-                k = int(np.flatnonzero(bad)[0])
-                self._fail(name, int(grain[k]), int(cta[k]), int(writer[k]), how, "writes")
+        before = writers[grain]
+        if before.any():
+            writer = before - 1
+            other = (writer >= 0) & (writer != cta)
+            if how == "atomic":
+                other &= ~atomics[grain]
+            if other.any():
+                safe = (self.released[writer] >= times[grain]) & (self.acquired[cta] >= times[grain])
+                bad = other & ~safe
+                if bad.any():
+                    k = int(np.flatnonzero(bad)[0])
+                    self._fail(name, int(grain[k]), int(cta[k]), int(writer[k]), how, "writes")
         if how == "read":
             return
-        reader = readers[grain]
-        shared = ((reader >= 0) & (reader != cta) | (reader == -2)) & (how != "atomic")
-        if shared.any() and not (self.acquired[cta[shared]] > 0).all():
-            k = int(np.flatnonzero(shared)[0])
-            self._fail(name, int(grain[k]), int(cta[k]), int(reader[k]), how, "reads")
-        writers[grain], times[grain], atomics[grain] = cta, self.now, how == "atomic"
+        readers = self.readers.get(name)
+        if readers is not None and how != "atomic":
+            reader = readers[grain]
+            shared = (reader != 0) & (reader != cta + 1)
+            if shared.any() and not (self.acquired[cta[shared]] > 0).all():
+                k = int(np.flatnonzero(shared)[0])
+                self._fail(name, int(grain[k]), int(cta[k]), int(reader[k]) - 1, how, "reads")
+        writers[grain], times[grain], atomics[grain] = cta + 1, self.now, how == "atomic"
 
     def _fail(self, name: str, grain: int, cta: int, other: int, how: str, did: str) -> None:
         verb = {"read": "reads", "write": "writes", "atomic": "updates"}[how]
