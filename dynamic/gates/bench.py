@@ -29,7 +29,7 @@ from kcontract.model import Basis, Contract, Report, Status, Verdict, Witness
 #: Elements, inputs and outputs together, up to which an engine is given the problem's native sizes.
 NATIVE = {"gpu": 1 << 28, "sim": 1 << 19, "interpreter": 1 << 18}
 #: Elements of the problem that gates work on by default.
-BUDGET = {"gpu": 1 << 20, "sim": 1 << 16, "interpreter": 1 << 14}
+BUDGET = {"gpu": 1 << 17, "sim": 1 << 16, "interpreter": 1 << 14}
 
 #: The configuration an autotuner chose itself (``Candidate.tuners``).
 CHOSEN = -1
@@ -71,7 +71,6 @@ class Bench:
         self.seed, self.thorough, self.progress = seed, thorough, progress
         self.contract: Contract = problem.contract
         self.policy = Policy.of(self.contract)
-        self.device = torch.device("cuda" if candidate.kind == "gpu" else "cpu")
         torch.manual_seed(seed)
         reference = problem.reference()
         self.given = tuple(problem.inputs())
@@ -83,6 +82,9 @@ class Bench:
         self.pinned = dims is not None
         if dims is not None:
             self.spec = self.spec.with_dims({n: int(s) for n, s in dims.items() if n in self.spec.dims})
+        # On the device an index out of range ends the whole process; on the CPU it is an exception.
+        indices = any(a.role is Role.INDEX for a in self.spec.arguments)
+        self.device = torch.device("cuda" if candidate.kind == "gpu" and not indices else "cpu")
         self.own = next((a.dtype for a in self.spec.arguments if a.role is Role.DATA), "float32")
         self.dtype = dtype or self.own
         self.spec = self.spec.with_dtype(self.dtype) if self.dtype != self.own else self.spec

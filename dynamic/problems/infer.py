@@ -54,6 +54,7 @@ def infer(reference: Callable[[], Any], inputs: Sequence[Any], *, budget: int = 
     spec = Spec(tuple(_argument(module, probe, k, v, named) for k, v in enumerate(inputs)), native)
     spec = _reduced(spec, probe, dict(zip(names, groups, strict=True)), budget)
     spec = replace(spec, arguments=tuple(_domains(module, spec)))
+    spec = replace(spec, arguments=tuple(_indices(module, spec)))
     return Inferred(_reduced_axes(module, spec), native)
 
 
@@ -220,6 +221,27 @@ def _domains(module: Any, spec: Spec) -> Iterator[Argument]:
         positive = replace(a, positive=True)
         trial = replace(small, arguments=(*small.arguments[:k], positive, *small.arguments[k + 1 :]))
         yield positive if not good and a.role is Role.DATA and sound(trial) else a
+
+
+def _indices(module: Any, spec: Spec) -> Iterator[Argument]:
+    """Index arguments with the size that bounds them: the one at which an index of that value is out of range."""
+    small = spec.with_dims({name: min(size, 5 + k) for k, (name, size) in enumerate(spec.dims.items())})
+
+    def taken(k: int, value: int) -> bool:
+        inputs = list(build(small, 2))
+        inputs[k] = torch.full_like(inputs[k], value)
+        try:
+            with torch.no_grad():
+                module(*inputs)
+        except Exception:
+            return False
+        return True
+
+    for k, a in enumerate(spec.arguments):
+        bounds = small.dims.items() if a.role is Role.INDEX else ()
+        # the draw of another index argument may be out of range by then: what fails for every value bounds nothing
+        named = [name for name, size in bounds if taken(k, size - 1) and not taken(k, size)]
+        yield replace(a, high=named[0]) if named else a
 
 
 def _reduced_axes(module: Any, spec: Spec) -> Spec:

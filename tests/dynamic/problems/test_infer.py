@@ -46,8 +46,15 @@ def test_attention_ties_keys_to_values_and_leaves_queries_free():
 def test_class_indices_stay_below_the_number_of_classes():
     found, _ = spec(NN.CrossEntropyLoss(), torch.rand(8, 10), torch.randint(0, 10, (8,)))
     assert found.arguments[1].role is Role.INDEX
-    assert found.arguments[1].high <= 10
+    assert found.arguments[1].high == "width"
     assert found.arguments[0].shape[0] == found.arguments[1].shape[0]
+
+
+def test_an_index_into_a_fixed_table_keeps_its_own_bound():
+    found, _ = spec(NN.Embedding(12, 4), torch.tensor([[3, 11, 0]]))
+    assert found.arguments[0].high == 12
+    found, _ = spec(lambda x, i: x.gather(1, i), torch.rand(4, 9), torch.tensor([[2, 8]] * 4))
+    assert found.arguments[1].high == "width"
 
 
 def test_a_logarithm_is_given_positive_values_and_a_square_is_not():
