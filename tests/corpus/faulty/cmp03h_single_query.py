@@ -65,7 +65,7 @@ class Repaired(ModelNew):
 
 
 def get_inputs():
-    return [torch.randn(2, 20, 16) for _ in range(3)]
+    return [torch.randn(2, 12, 16) for _ in range(3)]
 
 
 def get_init_inputs():

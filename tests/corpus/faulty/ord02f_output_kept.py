@@ -6,6 +6,7 @@ import triton.language as tl
 
 SOURCE = "flashinfer-ai/flashinfer PR 4627"
 EXPECT = ("ORD-02",)
+ALSO = ("HON-01",)
 
 
 @triton.jit
