@@ -1,8 +1,8 @@
 """Liger-Kernel 0.8.5: its public operators under contracts, one function each (``verify_libraries.py`` runs them).
 
 ``determinism="bounded"`` where the library adds gradients with atomics or says so. ``in_place=False`` where the library
-offers the choice: with it on, a backward overwrites the gradient it is given, which its documentation says. The cross
-entropies keep their gradient in the logits' own memory, so they are given copies. ``poly_norm`` takes the bias as a
+offers the choice: with it on, a backward overwrites the gradient it is given, which its documentation says. SwiGLU,
+GEGLU and the cross entropies keep their gradients in the memory of their inputs, so they are given copies. ``poly_norm`` takes the bias as a
 scalar: its backward gives no other shape. docs/verified_findings.md tells what was found.
 """
 
@@ -104,14 +104,14 @@ def sparsemax(x):
 def swiglu(a, b):
     from liger_kernel.transformers.functional import liger_swiglu
 
-    return liger_swiglu(a, b)
+    return liger_swiglu(a.clone(), b.clone())
 
 
 @kcontract.contract(reference=right.gelu_mul, inputs=right.pairs, gradients=True, dtypes=HALVES, ranges=SIZES)
 def geglu(a, b):
     from liger_kernel.transformers.functional import liger_geglu
 
-    return liger_geglu(a, b)
+    return liger_geglu(a.clone(), b.clone())
 
 
 @kcontract.contract(
@@ -208,6 +208,19 @@ def cross_entropy_capped(x, target):
     reference=right.linear_cross_entropy, inputs=right.projected, gradients=True, dtypes=HALVES, ranges=SIZES
 )
 def fused_linear_cross_entropy(x, w, target):
+    from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
+
+    return liger_fused_linear_cross_entropy(x, w, target, ignore_index=right.IGNORED, accum_dtype=torch.float32)
+
+
+@kcontract.contract(
+    reference=right.linear_cross_entropy,
+    inputs=right.projected_from_frozen,
+    gradients=True,
+    dtypes=HALVES,
+    ranges=SIZES,
+)
+def fused_linear_cross_entropy_of_frozen(x, w, target):
     from liger_kernel.transformers.functional import liger_fused_linear_cross_entropy
 
     return liger_fused_linear_cross_entropy(x, w, target, ignore_index=right.IGNORED, accum_dtype=torch.float32)

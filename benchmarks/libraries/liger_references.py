@@ -59,6 +59,12 @@ def projected() -> list[torch.Tensor]:
     return [*rows(), torch.randn(CLASSES, WIDTH, requires_grad=True), torch.randint(0, 100, (ROWS,))]
 
 
+def projected_from_frozen() -> list[torch.Tensor]:
+    """As where the last layer alone is trained."""
+    x, w, target = projected()
+    return [x.detach(), w, target]
+
+
 def log_and_probabilities() -> list[torch.Tensor]:
     x = torch.log_softmax(torch.randn(ROWS, CLASSES), -1).requires_grad_()
     return [x, torch.softmax(torch.randn(ROWS, CLASSES), -1)]

@@ -1,0 +1,75 @@
+"""What ``verify_libraries.py`` found, each in the smallest form whose right answer is exact: found and wanted, a line.
+
+    python benchmarks/libraries/reproducers.py                                      on a CUDA device
+    kcontract run --engine sim:sm_90 -- python benchmarks/libraries/reproducers.py  on a simulated one
+
+Needs liger-kernel and fla-core. docs/verified_findings.md explains each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+NAN = float("nan")
+
+
+def t(*values: Any, grad: bool = False) -> torch.Tensor:
+    return torch.tensor(values, device="cuda", requires_grad=grad)
+
+
+def second_backward(loss: torch.Tensor, of: torch.Tensor, upstream: float) -> list[float]:
+    """The gradient that a second backward of one graph gives."""
+    given = torch.full_like(loss, upstream)
+    torch.autograd.grad(loss, of, given.clone(), retain_graph=True)
+    return torch.autograd.grad(loss, of, given.clone())[0].flatten().tolist()  # type: ignore[no-any-return]
+
+
+def liger() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    from liger_kernel.transformers import functional as f
+
+    for name, function in (("liger_swiglu", f.liger_swiglu), ("liger_geglu", f.liger_geglu)):
+        a, b = t([0.0], grad=True), t([1.0], grad=True)
+        result = function(a, b)
+        yield f"{name}: second backward, d/da at a = 0, b = 1", second_backward(result, a, 1.0), [0.5]
+        a, b = t([0.0], grad=True), t([1.0], grad=True)
+        function(a, b).sum().backward()
+        yield f"{name}: the input a after one backward", a.flatten().tolist(), [0.0]
+    x, label = t([0.0, 0.0], grad=True), t(0)
+    logits = x * 1.0
+    loss = f.liger_cross_entropy(logits, label)
+    yield "liger_cross_entropy: its input after the forward", logits.flatten().tolist(), [0.0, 0.0]
+    yield "liger_cross_entropy: second backward, upstream 2", second_backward(loss, x, 2.0), [-1.0, 1.0]
+    w = t([0.0], [0.0], grad=True)
+    loss = f.liger_fused_linear_cross_entropy(t([1.0], grad=True), w, label)
+    yield "liger_fused_linear_cross_entropy: second backward, upstream 2", second_backward(loss, w, 2.0), [-1.0, 1.0]
+    w = t([0.0], [0.0], grad=True)
+    f.liger_fused_linear_cross_entropy(t([1.0]), w, label).backward()
+    found = [] if w.grad is None else w.grad.flatten().tolist()
+    yield "liger_fused_linear_cross_entropy: w's gradient where x wants none", found, [-0.5, 0.5]
+    found = f.liger_sparsemax(t([NAN, 0.5, 0.25])).flatten().tolist()
+    yield "liger_sparsemax of a row with NaN", found, [NAN, NAN, NAN]
+    yield "liger_relu_squared of NaN", f.liger_relu_squared(t([NAN])).flatten().tolist(), [NAN]
+
+
+def fla() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
+    from fla.modules.fused_linear_cross_entropy import fused_linear_cross_entropy_loss
+
+    w = t([0.0], [0.0], grad=True)
+    loss = fused_linear_cross_entropy_loss(t([1.0], grad=True), t(0), w)
+    yield "fla fused_linear_cross_entropy_loss: second backward, upstream 2", second_backward(loss, w, 2.0), [-1.0, 1.0]
+
+
+def show(cases: Callable[[], Iterator[tuple[str, Sequence[float], Sequence[float]]]]) -> None:
+    for name, found, wanted in cases():
+        same = len(found) == len(wanted) and all(
+            a == b or (a != a and b != b) for a, b in zip(found, wanted, strict=True)
+        )
+        print(f"{'right' if same else 'WRONG'}  {name}: found {list(found)}, wanted {list(wanted)}", flush=True)
+
+
+if __name__ == "__main__":
+    show(liger)
+    show(fla)
