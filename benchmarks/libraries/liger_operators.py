@@ -2,8 +2,9 @@
 
 ``determinism="bounded"`` where the library adds gradients with atomics or says so. ``in_place=False`` where the library
 offers the choice: with it on, a backward overwrites the gradient it is given, which its documentation says. SwiGLU,
-GEGLU and the cross entropies keep their gradients in the memory of their inputs, so they are given copies. ``poly_norm`` takes the bias as a
-scalar: its backward gives no other shape. docs/verified_findings.md tells what was found.
+GEGLU and the cross entropies keep their gradients in the memory of their inputs, so they are given copies.
+``poly_norm`` takes the bias as a scalar: its backward gives no other shape. docs/verified_findings.md tells what was
+found.
 """
 
 from __future__ import annotations
