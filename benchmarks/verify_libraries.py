@@ -73,7 +73,7 @@ def one(file: str, name: str, args: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         gates = ("--gates", args.gates) if args.gates else ()
         command = ("verify", file, "--candidate", name, "--engine", args.engine, "--json", "--no-cache", *gates)
-        records = said(*command, "--witnesses", folder)
+        records = said(*command, "--witnesses", folder, "--timeout", str(args.timeout))  # compiling takes long
         for record in records:
             print(json.dumps(record), flush=True)
         paths = {r["gate"]: r["path"] for r in records if r["type"] == "witness"}
