@@ -27,9 +27,7 @@ def window(x, out, n, BLOCK: tl.constexpr, MENDED: tl.constexpr):
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        wide = torch.nn.functional.pad(x, (3, 0))
-        n = x.shape[1]
-        return wide[:, :n] + wide[:, 1 : n + 1] + wide[:, 2 : n + 2] + wide[:, 3 : n + 3]
+        return torch.nn.functional.pad(x, (3, 0)).unfold(1, 4, 1).sum(dim=-1)
 
 
 class ModelNew(torch.nn.Module):
