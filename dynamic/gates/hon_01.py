@@ -267,7 +267,8 @@ def _moves(bench: Bench, sample: Sample, seen: Answer) -> Iterator[_Told]:
         else:
             yield _Told(new, f"output {k} is constant, or that of an earlier call: all inputs changed, and it did not")
         return
-    for at in drawn if len(drawn) > 1 else ():
+    gap = bench.candidate.kind == "interpreter" and bench.dtype == "bfloat16"  # its wrong products drown the rest
+    for at in drawn if len(drawn) > 1 and (sound or not gap) else ():
         alone = with_inputs(sample, at, new.inputs[at], f"{arguments[at].name} alone")
         if (k := _stays(bench, alone, sample, seen)) is not None:
             yield _Told(alone, f"output {k} does not move when only the input {arguments[at].name!r} changes")
