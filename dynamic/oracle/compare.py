@@ -19,7 +19,6 @@ from kcontract.dynamic.oracle.mode import Choice
 from kcontract.dynamic.oracle.run import Bounded, Expected
 from kcontract.model import Contract, NanPolicy, Subnormals
 
-
 FEW = 1 << 16
 
 

@@ -39,7 +39,8 @@ def variance_error(
 ) -> tuple[Err, Err]:
     """Errors of the mean (keepdim) and of the variance Σ(x − mean)²/divisor, two-pass or Welford.
 
-    e_m is a sum's error over N + 2u|m|; where that sum is exact, the law of ``sums`` + u|m|N/2 for a running mean. The squares are summed
+    e_m is a sum's error over N + 2u|m|; where that sum is exact, the law of ``sums`` + u|m|N/2 for a running mean.
+    The squares are summed
     like any N positive terms; a shift of the mean by e adds N/divisor·e² and no first-order term in the two-pass
     form; a running mean errs by up to e_m at each step, and the next term's deviation is independent of that error, so
     Welford's adds 4·e_m·sqrt(var/N) (worst case: any order, 2·e_m·sqrt(var)); rounding of x − m adds
