@@ -18,7 +18,6 @@ def decay(x, out, n, BLOCK: tl.constexpr, MENDED: tl.constexpr):
     last = tl.sum(tl.where(at == n - 1, prefix, 0.0), 0)
     d = last - prefix
     if MENDED:
-        d = tl.cumsum(step, 0, reverse=True) - step
         d = tl.where(d > 0, 0.0, d)
     tl.store(out + row * n + at, tl.exp(d), at < n)
 
