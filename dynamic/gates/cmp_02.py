@@ -41,7 +41,11 @@ def check(bench: Bench) -> Found:
         return Found(bench.said(GATE, Status.NOT_APPLICABLE, right))
     carries = _carrying(bench, samples[0])
     answer = _backward(bench, samples[0], right, carries)
-    if not asked and not _defines(answer) and not _complete(bench, samples[0], right, answer):
+    if (
+        not asked
+        and (_declines(bench, answer) or not _defines(answer))
+        and not _complete(bench, samples[0], right, answer)
+    ):
         reason = "forward only: no input asks for a gradient, and its results carry none, or not all"
         return Found(bench.said(GATE, Status.NOT_APPLICABLE, reason))
     if reason := _unfit(bench, spec):
@@ -81,6 +85,14 @@ def _carrying(bench: Bench, sample: Sample) -> list[bool]:
 def _defines(answer: Answer) -> bool:
     """Whether the candidate has a backward of its own."""
     return bool(answer.nodes) or (answer.failure is not None and answer.failure.stage == "backward")
+
+
+def _declines(bench: Bench, answer: Answer) -> bool:
+    """Whether a contract asks for no gradient, and the backward says that it is not implemented."""
+    failure = answer.failure
+    return bench.problem.origin.get("gradients") is False and (
+        failure is not None and failure.stage == "backward" and failure.exception == "NotImplementedError"
+    )
 
 
 def _complete(bench: Bench, sample: Sample, right: Expected, answer: Answer) -> bool:

@@ -46,6 +46,12 @@ def test_forward_only_kernels_are_not_judged_unless_gradients_are_asked_for(name
     assert "the gradient of x is None" in asked.verdict.reason
 
 
+def test_a_contract_without_gradients_lets_a_backward_decline() -> None:
+    found = judged("cmp_02", FIXTURES / "gradients.py", "NoBackward", origin={"gradients": False})
+    assert found.verdict.status is Status.NOT_APPLICABLE
+    assert "forward only" in found.verdict.reason
+
+
 def test_a_reference_with_a_wrong_gradient_judges_nobody() -> None:
     found = judged("cmp_02", FIXTURES / "wrong_gradient.py")
     assert found.verdict.status is Status.NOT_APPLICABLE
