@@ -117,7 +117,8 @@ def qkv_and_two_gates() -> list[torch.Tensor]:
 
 
 def short_qkv_and_two_gates() -> list[torch.Tensor]:
-    return [*_qkv(SHORT), drawn(BATCH, SHORT, HEADS, 2)]
+    """Of an operator without a backward: no gradient is asked for."""
+    return [x.detach() for x in (*_qkv(SHORT), drawn(BATCH, SHORT, HEADS, 2))]
 
 
 def qkv_and_gate_in_half() -> list[torch.Tensor]:
@@ -229,6 +230,8 @@ def _steps(
 ) -> torch.Tensor:  # fmt: skip
     """A state (batch, heads, key, value) that a position multiplies by exp(gate), then adds k v^T to, or beta k (v -
     what it holds for k)^T, and answers q with, 1/sqrt(key) of it."""
+    if q.shape != k.shape or any(x is not None and x.shape[:3] != q.shape[:3] for x in (v, gate, beta)):
+        raise ValueError("all arguments are of one batch, length and number of heads")
     state = torch.zeros((), dtype=q.dtype, device=q.device)
     found = []
     for t in range(q.shape[1]):
@@ -265,6 +268,8 @@ def gated_delta_rule_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ga
 
 def hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
     """h_t = sigmoid(g_t) h_(t-1) + x_t, x and g (batch, length, width)."""
+    if x.shape != g.shape:
+        raise ValueError("x and its gates are of one shape")
     state, found = torch.zeros_like(x[:, 0]), []
     for t in range(x.shape[1]):
         state = state * F.logsigmoid(g[:, t]).exp() + x[:, t]
