@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
 
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.inputs import Sample
@@ -29,8 +33,32 @@ def draws(bench: Bench) -> Iterator[Sample]:
 
 
 def sums_nothing(bench: Bench, gate: str) -> Found | None:
-    """NOT_APPLICABLE for a reference without a sum of two terms or more."""
-    right = bench.expected(bench.nominal())
-    if isinstance(right, str) or right.longest > 1:
+    """NOT_APPLICABLE for a reference without a sum of two terms or more, in which no two elements meet."""
+    sample = bench.nominal()
+    right = bench.expected(sample)
+    if isinstance(right, str) or right.longest > 1 or _meet(bench, sample):
         return None
     return Found(bench.said(gate, Status.NOT_APPLICABLE, "the reference sums nothing"))
+
+
+def _meet(bench: Bench, sample: Sample) -> bool:
+    """Whether some output moves with either half of the elements (a recurrence in a loop is no sum by name)."""
+    generator = torch.Generator().manual_seed(bench.seed)
+    moved: list[list[Any]] = []
+    base = bench.eager(sample)
+    halves: list[Any] = [
+        torch.rand(v.shape, generator=generator) < 0.5
+        if isinstance(v, torch.Tensor) and v.is_floating_point()
+        else None
+        for v in sample.inputs
+    ]
+    for side in (False, True):
+        inputs = tuple(
+            v if half is None else torch.where(half ^ side, v * 1.5, v)
+            for v, half in zip(sample.inputs, halves, strict=True)
+        )
+        after = bench.eager(replace(sample, inputs=inputs))
+        if base is None or after is None or len(base) != len(after):
+            return True
+        moved.append([a != b for a, b in zip(base, after, strict=True)])
+    return any(bool((a & b).any()) for a, b in zip(*moved, strict=True))
