@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 SOURCE = "flagos-ai/FlagGems PR 5876"
-EXPECT = ("ORD-03", "PRC-02")
+EXPECT = ("ORD-02", "ORD-03", "PRC-02")
 ALSO = "values"
 
 
