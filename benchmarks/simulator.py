@@ -4,7 +4,8 @@
 
 Times are CPU time of the process, so that a busy machine changes no ratio. One line a case and target: simulator ms
 (fast mode), checked mode / fast, interpreter ms, ratio interpreter / simulator, and million lane-instructions a
-second. The interpreter runs in a child process of this one, because Triton chooses it at import.
+second. The interpreter runs in a child process of this one, because Triton chooses it at import. The last lines give
+the memory that large grids take beyond their tensors, each measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -94,7 +95,47 @@ def interpreted() -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def large(mode: str) -> None:
+    """Print the megabytes by which the process grows over a launch of many CTAs."""
+    import resource
+
+    import simulated_kernels as K
+    import torch
+    import triton
+
+    from kcontract.dynamic.engines.simulator.driver import simulate
+    from kcontract.dynamic.engines.simulator.launch import Options
+
+    triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))
+    checked = mode.startswith("checked")
+    if mode.endswith("add"):
+        x, o = torch.ones(1 << 23), torch.zeros(1 << 23)
+
+        def call(part: int = 1 << 23) -> None:
+            K.add[(part >> 10,)](x, x, o, part, BLOCK=1024)
+
+        small = 1 << 10
+    else:
+        a, b, c = torch.ones(2048, 64).half(), torch.ones(2048, 64).half(), torch.zeros(2048, 2048).half()
+
+        def call(part: int = 2048) -> None:
+            K.tma_matmul[(part // 128, part // 64)](a, b, c, 2048, 2048, 64, BM=128, BN=64, BK=64, SPECIALISE=True)
+
+        small = 128
+    with simulate("sm_90", Options(checked=checked)) as driver:
+        call(small)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        call()
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        assert driver.last is not None
+        extent = driver.last.extent
+        print(f"memory  {mode:24} {extent[0] * extent[1] * extent[2]:6} CTAs  grows by {grown:6.0f} MB")
+
+
 def main() -> None:
+    if "--large" in sys.argv:
+        large(sys.argv[-1])
+        return
     if "--interpret" in sys.argv:
         found: dict[str, float] = {}
         for name, call in cases():
@@ -124,10 +165,7 @@ def main() -> None:
                 run = driver.last
                 lanes = sum(int(v) * (b - a) for v, (a, b) in zip(run.visits, run.kernel.first, strict=True))
             with simulate(target, Options(checked=True)):
-                call()
-                before = time.process_time()
-                call()
-                checked = (time.process_time() - before) * 1000 / fast
+                checked = measure(call) / fast
             slow.append(checked)
             line = f"{target:7} {name:24} {fast:9.1f} ms  checked/fast {checked:5.1f}"
             line += f"  {lanes / fast / 1000:8.0f} M lane-instr/s"
@@ -139,6 +177,8 @@ def main() -> None:
         f"interpreter/simulator: median {statistics.median(ratios):.1f}, least {min(ratios):.2f}; checked/fast: "
         f"median {statistics.median(slow):.1f}, most {max(slow):.1f}"
     )
+    for mode in ("fast add", "checked add", "fast tma matmul", "checked tma matmul"):
+        subprocess.run([sys.executable, __file__, "--large", mode], check=True)
 
 
 if __name__ == "__main__":

@@ -125,13 +125,14 @@ def _replace_tensor_methods() -> None:
 
 
 def _replace_products() -> None:
-    """``out_dtype`` of matrix products, which torch implements on CUDA only."""
+    """``out_dtype`` of matrix products, which torch implements on CUDA only: the sum is rounded to it, once."""
 
     def with_type(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def call(*args: Any, out_dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            return result if out_dtype is None else result.to(out_dtype)
+            if out_dtype is not None:
+                args = tuple(x.to(out_dtype) if isinstance(x, torch.Tensor) else x for x in args)
+            return function(*args, **kwargs)
 
         return call
 

@@ -40,9 +40,7 @@ class Checker:
         self.single = grid.cluster_size == 1
         self.shared = Shadow(self.clocks, count, machine.shared.size, "shared memory", machine.ctas, "byte {0}")
         cells = COLUMNS * 4 if machine.tensor else 0
-        self.tensor = Shadow(
-            self.clocks, count, cells, "Tensor Memory", machine.ctas, "column group {0}", fixed=True
-        )
+        self.tensor = Shadow(self.clocks, count, cells, "Tensor Memory", machine.ctas, "column group {0}", fixed=True)
         if grid.shadow is None:
             total = grid.extent[0] * grid.extent[1] * grid.extent[2]
             grid.shadow = GlobalShadow(total, 1 if grid.kernel.narrow_global else 4)

@@ -14,15 +14,19 @@ import numpy as np
 from kcontract.dynamic.engines.simulator import memory
 from kcontract.dynamic.engines.simulator.asynchronous import Asynchronous
 from kcontract.dynamic.engines.simulator.checked import Checker
+from kcontract.dynamic.engines.simulator.clocks import OWN
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
 from kcontract.dynamic.engines.simulator.kernel import Kernel
 from kcontract.dynamic.engines.simulator.machine import Machine
 from kcontract.dynamic.engines.simulator.shadow import GlobalShadow
 from kcontract.dynamic.engines.simulator.strand import Strand
-from kcontract.dynamic.engines.simulator.tensor_memory import TensorMemory
+from kcontract.dynamic.engines.simulator.tensor_memory import COLUMNS, TensorMemory
+from kcontract.dynamic.engines.simulator.tensor_memory import LANES as TENSOR_LANES
 from kcontract.dynamic.engines.simulator.values import Array
 
 LANES = 8192
+#: Bytes that the CTAs simulated at once may take, by estimate; at least one cluster always runs.
+MEMORY = 1 << 29
 _AXES = {"x": 0, "y": 1, "z": 2}
 
 
@@ -83,7 +87,8 @@ class Grid:
         if self.options.checked:
             for index, message in self.kernel.early_reads[:1]:
                 raise self.kernel.at(Fault("missing-wait", message), index)
-        per = max(self.options.lanes // self.threads // self.cluster_size, 1) * self.cluster_size
+        ctas = min(self.options.lanes // self.threads, MEMORY // self.bytes_per_cta())
+        per = max(ctas // self.cluster_size, 1) * self.cluster_size
         order = self._cluster_order(total)
         active: list[Machine] = []
         start = 0
@@ -95,6 +100,18 @@ class Grid:
                 self._advance(active)
                 if active and start >= total:
                     raise self._deadlock(active)
+
+    def bytes_per_cta(self) -> int:
+        """An upper estimate of what one CTA in execution takes: memories, registers, and in checked mode its shadow."""
+        kernel = self.kernel
+        registers = max((len(live) for live in kernel.live), default=0)
+        total = 1 + self.shared_bytes + self.threads * (kernel.local_bytes + 8 * registers)
+        if kernel.uses_tensor_memory:
+            total += 4 * COLUMNS * TENSOR_LANES
+        if self.options.checked:
+            units = len(OWN) * -(-self.threads // 32) + 1
+            total += self.shared_bytes // (1 if kernel.narrow else 4) * (11 + 4 * units)
+        return total
 
     def _advance(self, active: list[Machine]) -> None:
         """Run machines in turn as long as one of them gets anywhere; drop those that are done."""

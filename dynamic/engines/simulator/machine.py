@@ -373,7 +373,8 @@ class Machine:
         return cast(Array, self.cluster_base(row) + rank)
 
     def address_rank(self, address: Array) -> Array:
-        return ((address >> address.dtype.type(memory.RANK_SHIFT)) & address.dtype.type(255)).astype("u4")
+        rank = (address >> address.dtype.type(memory.RANK_SHIFT)) & address.dtype.type(255)
+        return cast(Array, rank.astype("u4"))
 
     def fence(self, strand: Strand, words: tuple[str, ...], mask: Array | None) -> None:
         if self.checker is not None:

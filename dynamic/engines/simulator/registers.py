@@ -128,7 +128,8 @@ def _read(index: int, state: State, keys: list[tuple[int, str]]) -> Iterator[tup
         age = state.get((scope, name))
         if age is not None:
             what = ("tcgen05.ld", "tcgen05.wait::ld") if age < 0 else ("wgmma", "wgmma.wait_group")
-            yield index, age, f"register {name} is read while {what[0]} may not have filled it: there is no {what[1]} between"
+            text = f"register {name} is read while {what[0]} may not have filled it: there is no {what[1]} between"
+            yield index, age, text
             return
 
 

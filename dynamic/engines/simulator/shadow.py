@@ -14,7 +14,6 @@ from kcontract.dynamic.engines.simulator.clocks import Clocks
 from kcontract.dynamic.engines.simulator.faults import Fault
 from kcontract.dynamic.engines.simulator.values import Array
 
-
 #: Widths of a grain in bytes, and the bytes of a block, all of whose grains have one width.
 _WIDTHS = (16, 4, 1)
 _BLOCK = 128

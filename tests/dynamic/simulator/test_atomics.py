@@ -19,7 +19,12 @@ from kcontract.ir.launch import Launch
 from kcontract.ir.target import Target
 
 #: Each thread of four CTAs adds its word of in to the first word of out.
-_SUM = "mov.u32 %r20, %ctaid.x;\nshl.b32 %r20, %r20, 9;\ncvt.u64.u32 %d7, %r20;\nadd.s64 %d4, %d4, %d7;\nld.global.b32 %r6, [%d4];\n"
+_SUM = """mov.u32 %r20, %ctaid.x;
+shl.b32 %r20, %r20, 9;
+cvt.u64.u32 %d7, %r20;
+add.s64 %d4, %d4, %d7;
+ld.global.b32 %r6, [%d4];
+"""
 
 
 def total(kind: str, how: str, values: np.ndarray, seed: int | None) -> bytes:

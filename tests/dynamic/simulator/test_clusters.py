@@ -32,6 +32,25 @@ def test_program(program: Program, checked: bool) -> None:
     np.testing.assert_array_equal(out, program.wanted(given))
 
 
+@pytest.mark.parametrize("target", [pytest.param("sm_90", marks=pytest.mark.slow), "sm_100"])
+def test_triton_kernels_of_two_ctas(target: str) -> None:
+    torch = pytest.importorskip("torch", reason="Triton launches on torch tensors")
+    pytest.importorskip("triton", reason="the kernels are Triton's")
+    import simulated_kernels as K
+
+    from kcontract.dynamic.engines.simulator.driver import simulate
+
+    torch.manual_seed(0)
+    x, out = torch.randn(64, 128), torch.empty(128)
+    a, b, c = torch.randn(256, 64).half(), torch.randn(64, 128).half(), torch.empty(256, 128)
+    with simulate(target, Options(checked=True)) as driver:
+        K.column_sums[(1,)](x, out, M=64, N=128, num_ctas=2)
+        assert driver.last is not None and driver.last.cluster_size == 2
+        torch.testing.assert_close(out, x.sum(0))
+        K.matmul[(1, 1)](a, b, c, 256, 128, 64, BM=256, BN=128, BK=64, STAGES=1, TRANS=False, num_ctas=2)
+        torch.testing.assert_close(c, a.float() @ b.float(), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
 def test_the_assembler_takes_it(program: Program, tmp_path: Path) -> None:

@@ -114,8 +114,8 @@ def tensor(g: Gen, i: Ins, reduction: bool) -> None:
     where, parts = coordinates(g, i, args[1])
     casts = g.src(args[3], "u16") if multicast else "None"
     g.emit(
-        f"tensors.load(S, {g.address(args[0])}, {where}, {parts}, {g.address(args[2])}, {g.guard()}, {casts}, {gather}, "
-        f"{pair})"
+        f"tensors.load(S, {g.address(args[0])}, {where}, {parts}, {g.address(args[2])}, {g.guard()}, {casts}, "
+        f"{gather}, {pair})"
     )
 
 

@@ -7,8 +7,12 @@ A pytest plugin. In the root of an unpacked source distribution of liger-kernel 
         test/transformers/test_rms_norm.py ...
 
 Of each test function the ``--most`` cases with the smallest numbers in their names are run, and none whose numbers
-multiply to more than ``--largest``; a test that takes longer than ``--seconds`` is left out and said to be. Given ``--only MANIFEST.json`` exactly
-the tests that it names are run.
+multiply to more than ``--largest``; a test that takes longer than ``--seconds`` is left out and said to be. Given
+``--only MANIFEST.json`` exactly the tests that it names are run. Afterwards
+
+    python tests/dynamic/simulator/libraries/public_tests.py MANIFEST.json sm_90=ONE.jsonl sm_100=OTHER.jsonl
+
+writes the manifest: tests that reached a comparison, with their result and launches, and the others with the reason.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -100,3 +105,44 @@ class Recorder:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Recorder(config), "recorder")
+
+
+#: Errors that are a test's own verdict, or the simulator's.
+_VERDICTS = ("AssertionError", "Failed", "Fault", "Unsupported")
+
+
+def manifest(files: dict[str, str]) -> dict[str, Any]:
+    """The manifest of one file of lines a target. A test that ends in another error than a verdict was not judged."""
+    tests: dict[str, dict[str, Any]] = defaultdict(dict)
+    others: dict[str, dict[str, str]] = defaultdict(dict)
+    totals: dict[str, Counter[str]] = {}
+    for target, path in files.items():
+        total = totals[target] = Counter[str]()
+        with open(path) as file:
+            lines = {line["test"]: line for line in map(json.loads, file)}
+        for name, line in lines.items():
+            count, reason = sum(line["launches"].values()), line.get("reason", "")
+            verdict = line["result"] == "passed" or (line["result"] == "failed" and reason.startswith(_VERDICTS))
+            if not verdict:
+                others[name][target] = reason.splitlines()[0][:160]
+                total["not judged"] += count
+            elif count:
+                tests[name][target] = {"passed": line["result"] == "passed", "launches": count}
+                total["passed" if line["result"] == "passed" else "failed"] += count
+                if reason:
+                    tests[name][target]["reason"] = reason.splitlines()[0][:160]
+    ratios = {t: round(c["passed"] / (c["passed"] + c["failed"]), 4) for t, c in totals.items()}
+    return {"launches": totals, "passed": ratios, "tests": dict(tests), "not judged": dict(others)}
+
+
+def main() -> None:
+    out, *given = sys.argv[1:]
+    made = manifest(dict(x.split("=", 1) for x in given))
+    with open(out, "w") as file:
+        json.dump(made, file, indent=1)
+        file.write("\n")
+    print(made["launches"], made["passed"])
+
+
+if __name__ == "__main__":
+    main()
