@@ -160,7 +160,7 @@ def chunk_retention(q, k, v):
 
 
 @kcontract.contract(
-    reference=right.simple_gla_steps, inputs=right.short_qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES
+    reference=right.simple_gla, inputs=right.short_qkv_and_gate, gradients=True, dtypes=ALL, ranges=SIZES
 )
 def fused_recurrent_simple_gla(q, k, v, g):
     return fla("ops.simple_gla").fused_recurrent_simple_gla(q, k, v, F.logsigmoid(g))[0]
@@ -178,9 +178,7 @@ def chunk_simple_gla(q, k, v, g):
     return fla("ops.simple_gla").chunk_simple_gla(q, k, v, F.logsigmoid(g))[0]
 
 
-@kcontract.contract(
-    reference=right.gla_steps, inputs=right.short_qkv_and_gates, gradients=True, dtypes=ALL, ranges=SIZES
-)
+@kcontract.contract(reference=right.gla, inputs=right.short_qkv_and_gates, gradients=True, dtypes=ALL, ranges=SIZES)
 def fused_recurrent_gla(q, k, v, g):
     return fla("ops.gla").fused_recurrent_gla(q, k, v, F.logsigmoid(g))[0]
 

@@ -1,7 +1,7 @@
 """What fla's operators compute, in plain torch, from the mathematics of each; and inputs of modest size.
 
-Recurrent operators are judged by their recurrence, chunked ones by the sum over earlier positions that equals it and
-needs few operations. Read by the grader, which must not run the library: nothing here imports it.
+Recurrent operators are judged by their recurrence. Chunked ones, and those that get a gate's gradient as a difference
+of sums, are judged by the sum over earlier positions that equals it, whose bound holds what cancels there. Read by the grader, which must not run the library: nothing here imports it.
 """
 
 from __future__ import annotations
@@ -249,14 +249,6 @@ def linear_attention_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) ->
     return _steps(q, k, v)
 
 
-def simple_gla_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    return _steps(q, k, v, F.logsigmoid(g)[..., None, None])
-
-
-def gla_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    return _steps(q, k, v, F.logsigmoid(g)[..., None])
-
-
 def delta_rule_steps(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
     return _steps(q, l2norm(k), v, beta=beta.sigmoid())
 
@@ -277,12 +269,11 @@ def hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
     return torch.stack(found, 1)
 
 
-# -- the same as sums over earlier positions, for the chunked operators -----------------------------------------------
+# -- the same as sums over earlier positions --------------------------------------------------------------------------
 
 
 def _finite(*given: torch.Tensor) -> None:
-    """Refuses what is not finite: a chunked sum and the recurrence put NaN and Inf in different places, and which of
-    them a position belongs to is the kernel's choice."""
+    """Refuses what is not finite: a sum over positions and the recurrence put NaN and Inf in different places."""
     if given[0].device.type != "meta" and not all(bool(torch.isfinite(x).all()) for x in given):
         raise ValueError("the order of the sums is open, so what is not finite has no defined place")
 

@@ -49,6 +49,10 @@ def liger() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
     f.liger_fused_linear_cross_entropy(t([1.0]), w, label).backward()
     found = [] if w.grad is None else w.grad.flatten().tolist()
     yield "liger_fused_linear_cross_entropy: w's gradient where x wants none", found, [-0.5, 0.5]
+    q, k = torch.ones(2, 2, 1, 2, device="cuda") * t(1.0, 0.0), torch.zeros(2, 2, 1, 2, device="cuda")
+    found = f.liger_rope(q, k, torch.zeros(1, 1, 2, device="cuda"), torch.ones(1, 1, 2, device="cuda"))[0]
+    wanted = [0.0, 1.0] * 4
+    yield "liger_rope: 2 rows, 2 heads, 1 position, (1, 0) turned by 90 degrees", found.flatten().tolist(), wanted
     found = f.liger_sparsemax(t([NAN, 0.5, 0.25])).flatten().tolist()
     yield "liger_sparsemax of a row with NaN", found, [NAN, NAN, NAN]
     yield "liger_relu_squared of NaN", f.liger_relu_squared(t([NAN])).flatten().tolist(), [NAN]
@@ -57,9 +61,14 @@ def liger() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
 def fla() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
     from fla.modules.fused_linear_cross_entropy import fused_linear_cross_entropy_loss
 
+    from fla.modules.convolution import causal_conv1d
+
     w = t([0.0], [0.0], grad=True)
     loss = fused_linear_cross_entropy_loss(t([1.0], grad=True), t(0), w)
     yield "fla fused_linear_cross_entropy_loss: second backward, upstream 2", second_backward(loss, w, 2.0), [-1.0, 1.0]
+    x, taps = torch.ones(1, 1, 1, device="cuda"), t([0.0, 0.0, 0.0, float("inf")])
+    found = causal_conv1d(x, taps)[0].flatten().tolist()
+    yield "fla causal_conv1d: x = 1, taps (0, 0, 0, inf), no activation", found, [float("inf")]
 
 
 def show(cases: Callable[[], Iterator[tuple[str, Sequence[float], Sequence[float]]]]) -> None:
