@@ -1,7 +1,8 @@
 """What fla's operators compute, in plain torch, from the mathematics of each; and inputs of modest size.
 
 Recurrent operators are judged by their recurrence. Chunked ones, and those that get a gate's gradient as a difference
-of sums, are judged by the sum over earlier positions that equals it, whose bound holds what cancels there. Read by the grader, which must not run the library: nothing here imports it.
+of sums, are judged by the sum over earlier positions that equals it, whose bound holds what cancels there. Read by the
+grader, which must not run the library: nothing here imports it.
 """
 
 from __future__ import annotations

@@ -59,9 +59,8 @@ def liger() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
 
 
 def fla() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
-    from fla.modules.fused_linear_cross_entropy import fused_linear_cross_entropy_loss
-
     from fla.modules.convolution import causal_conv1d
+    from fla.modules.fused_linear_cross_entropy import fused_linear_cross_entropy_loss
 
     w = t([0.0], [0.0], grad=True)
     loss = fused_linear_cross_entropy_loss(t([1.0], grad=True), t(0), w)
