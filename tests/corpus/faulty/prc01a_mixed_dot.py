@@ -9,16 +9,18 @@ EXPECT = ("PRC-01",)
 
 
 @triton.jit
-def mix(s, v, out, T, D, KEYS: tl.constexpr, DIM: tl.constexpr, MENDED: tl.constexpr):
+def mix(s, v, out, rows, T, D, KEYS: tl.constexpr, DIM: tl.constexpr, MENDED: tl.constexpr):
     row, key, at = tl.arange(0, 16), tl.arange(0, KEYS), tl.arange(0, DIM)
     row += tl.program_id(0) * 16
-    scores = tl.load(s + row[:, None] * T + key[None, :], (row < T)[:, None] & (key < T)[None, :], 0.0).to(tl.float32)
+    scores = tl.load(s + row[:, None] * T + key[None, :], (row < rows)[:, None] & (key < T)[None, :], 0.0).to(
+        tl.float32
+    )
     weights = scores * scores
     values = tl.load(v + key[:, None] * D + at[None, :], (key < T)[:, None] & (at < D)[None, :], 0.0)
     if MENDED:
         values = values.to(tl.float32)
     total = tl.dot(weights, values, input_precision="ieee")
-    mask = (row < T)[:, None] & (at < D)[None, :]
+    mask = (row < rows)[:, None] & (at < D)[None, :]
     tl.store(out + row[:, None] * D + at[None, :], total, mask)
 
 
@@ -32,10 +34,10 @@ class ModelNew(torch.nn.Module):
 
     def forward(self, s, v):
         s, v = s.contiguous(), v.contiguous()
-        t, d = v.shape
-        out = torch.empty_like(v)
+        rows, (t, d) = s.shape[0], v.shape
+        out = torch.empty(rows, d, dtype=v.dtype, device=v.device)
         blocks = {"KEYS": triton.next_power_of_2(max(t, 16)), "DIM": triton.next_power_of_2(max(d, 16))}
-        mix[(triton.cdiv(t, 16),)](s, v, out, t, d, **blocks, MENDED=self.mended)
+        mix[(triton.cdiv(rows, 16),)](s, v, out, rows, t, d, **blocks, MENDED=self.mended)
         return out
 
 

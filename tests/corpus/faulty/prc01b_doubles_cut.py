@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 
 SOURCE = "flagos-ai/FlagGems #2310"
-EXPECT = ("PRC-01",)
+EXPECT = ("CMP-01",)
 ALSO = "values"
 
 
