@@ -65,6 +65,15 @@ def test_hopper_uses_wgmma_within_budget_and_refills_no_stage_in_use(plan, monke
     assert len(backward) <= 4, backward
 
 
+def test_two_programs_of_the_hopper_backward_fit_on_a_multiprocessor_and_its_scans_spill_nothing(monkeypatch):
+    scans, gradients = compile_all(90, monkeypatch=monkeypatch)[-2:]
+    assert (scans.name, gradients.name) == ("backward_scans", "backward_gradients")
+    for kernel in (scans, gradients):
+        assert 2 * (kernel.shared + 1024) <= 233_472  # bytes of a multiprocessor, 1 KB of them the driver's a block
+        assert kernel.count("wgmma.mma_async") > 0
+    assert scans.spilled == 0 and gradients.spilled <= 300
+
+
 def test_no_left_operand_is_a_transposed_accumulator(monkeypatch):
     """Triton 3.4 to 3.7.0 miscompile `tl.dot(tl.trans(accumulator), x)`: on sm_90 its operand has a parent that is no
     MMA layout.

@@ -13,6 +13,8 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
 
+import within_bound  # noqa: E402
+
 from kcontract.kernels.gdn import chunk_gated_delta_rule, launch  # noqa: E402
 from kcontract.kernels.gdn.chunked import backward, forward  # noqa: E402
 from kcontract.kernels.gdn.problem import check  # noqa: E402
@@ -92,6 +94,12 @@ def test_within_half_of_the_usual_tolerance_and_the_same_bits_five_times(name):
         poison = [torch.full((1 << 24,), float("nan"), device="cuda") for _ in range(2)]
         del poison
         assert all(torch.equal(a, b) for a, b in zip(first, ours(*case), strict=True))
+
+
+def test_float32_stays_inside_the_bound_that_the_oracle_derives_from_the_recurrence():
+    allowed, upstream = within_bound.promised(within_bound.inputs())
+    found = ours(within_bound.inputs("cuda"), *(x.cuda() for x in upstream), None)
+    assert all(x <= 1 for x in within_bound.shares(found, allowed).values())
 
 
 @pytest.mark.slow
