@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 
 from kcontract.dynamic import oracle
 from kcontract.dynamic.accumulators import accumulators
+from kcontract.dynamic.gates.answers import count_kernels, described, sentence, unfit
 from kcontract.dynamic.gates.parameters import randomised
 from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Accumulation, Comparison, Expected, Policy
@@ -403,72 +403,6 @@ class Bench:
                 "thorough": self.thorough, "reason": trial.reason,
             },
         )  # fmt: skip
-
-
-def out_of_bounds(answer: Answer) -> bool:
-    """Whether the simulator stopped the call at an access outside all buffers."""
-    f = answer.failure
-    return f is not None and f.exception == "Fault" and f.message.startswith("Fault: out-of-bounds")
-
-
-def unfit(answer: Answer) -> str:
-    """Why a result cannot be compared at all; empty where it can."""
-    if answer.failure is not None:
-        return str(answer.failure)
-    if answer.others:
-        return f"it returns a {answer.others[0]}, which is no tensor"
-    for k, out in enumerate(answer.outputs):
-        if not out.plain:
-            return f"output {k} is a {out.kind}, not a plain tensor"
-        if out.value is None:
-            return f"output {k} is on the {out.device} device" if out.device == "meta" else f"output {k} is too large"
-    return ""
-
-
-def sentence(c: Comparison) -> str:
-    """A failed comparison in words."""
-    if c.reason in ("shape", "dtype"):
-        return f"{c.output} has {c.reason} {c.found}, wanted {c.wanted}"
-    at = f"{c.output}{list(c.index)}"
-    allowed = f" ± {c.allowed:.3g}" if isinstance(c.allowed, float) and c.reason == "value" else ""
-    return f"{at} is {_number(c.found)}, wanted {_number(c.wanted)}{allowed}"
-
-
-def _number(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.9g}"
-
-
-def described(sample: Sample) -> str:
-    """A sample in words."""
-    floating = (v.dtype for v in sample.inputs if isinstance(v, torch.Tensor) and v.is_floating_point())
-    dtype = str(next(floating, "no floats")).removeprefix("torch.")
-    sizes = ", ".join(f"{name} {size}" for name, size in sample.dims.items())
-    return f"'{sample.label}' inputs ({sizes + ', ' if sizes else ''}{dtype}, seed {sample.seed})"
-
-
-#: aten operations that only name, move or allocate memory.
-PASSIVE = {
-    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
-    "squeeze", "as_strided", "detach", "alias", "clone", "copy_", "_to_copy", "contiguous", "empty", "zeros", "ones",
-    "full", "fill_", "zero_", "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "split",
-    "unbind", "chunk", "arange", "scalar_tensor", "lift_fresh", "_reshape_alias", "new_full", "new_ones", "unfold",
-}  # fmt: skip
-
-
-def active(operation: str) -> bool:
-    """Whether an aten operation computes."""
-    return operation.removeprefix("aten::") not in PASSIVE
-
-
-def count_kernels(answer: Answer) -> int:
-    """Device kernels of a call that compute: Triton launches and torch operations."""
-    return len(answer.launches) + sum(active(name) for name, _, _ in answer.operations)
-
-
-def takes(reference: Any) -> list[str]:
-    """Names of the arguments of a reference."""
-    call = reference.forward if isinstance(reference, torch.nn.Module) else reference
-    return list(inspect.signature(call).parameters)
 
 
 def with_inputs(sample: Sample, at: int, value: Any, label: str) -> Sample:

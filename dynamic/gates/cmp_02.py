@@ -16,7 +16,8 @@ import torch
 
 from kcontract.dynamic import inputs as sets
 from kcontract.dynamic import oracle
-from kcontract.dynamic.gates.bench import Bench, Found, Trial, sentence
+from kcontract.dynamic.gates.answers import sentence
+from kcontract.dynamic.gates.bench import Bench, Found, Trial
 from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Bounded, Expected
 from kcontract.dynamic.sandbox.candidate import Answer, Output

@@ -14,7 +14,8 @@ import torch
 
 from kcontract.dynamic import oracle
 from kcontract.dynamic.engines.interpreter import GAPS
-from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples, sentence, unfit
+from kcontract.dynamic.gates.answers import sentence, unfit
+from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples
 from kcontract.dynamic.inputs import Sample
 from kcontract.dynamic.oracle import Bounded, Comparison
 from kcontract.model import Status

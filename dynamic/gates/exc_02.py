@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import torch
 
-from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples, sentence, unfit
+from kcontract.dynamic.gates.answers import sentence, unfit
+from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples
 from kcontract.dynamic.gates.exc_01 import undecided
 from kcontract.dynamic.inputs import Sample
 from kcontract.dynamic.oracle import Bounded, Policy, SubnormalAnswer, compare, judge_subnormals

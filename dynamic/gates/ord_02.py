@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from kcontract.dynamic import oracle
-from kcontract.dynamic.gates.bench import Bench, Found, Trial, unfit
+from kcontract.dynamic.gates.answers import unfit
+from kcontract.dynamic.gates.bench import Bench, Found, Trial
 from kcontract.dynamic.gates.exc_01 import undecided
 from kcontract.dynamic.inputs import Sample
 from kcontract.dynamic.sandbox.candidate import Answer

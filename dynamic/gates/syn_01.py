@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kcontract.dynamic.gates.bench import Bench, Found, Trial, unfit
+from kcontract.dynamic.gates.answers import unfit
+from kcontract.dynamic.gates.bench import Bench, Found, Trial
 from kcontract.dynamic.inputs import Sample
 from kcontract.model import Status
 

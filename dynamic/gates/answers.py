@@ -1,0 +1,69 @@
+"""What can be said of an answer, a comparison or a sample without a bench: fit to be compared, and in words."""
+
+from __future__ import annotations
+
+import torch
+
+from kcontract.dynamic.inputs import Sample
+from kcontract.dynamic.oracle import Comparison
+from kcontract.dynamic.sandbox.candidate import Answer
+
+
+def out_of_bounds(answer: Answer) -> bool:
+    """Whether the simulator stopped the call at an access outside all buffers."""
+    f = answer.failure
+    return f is not None and f.exception == "Fault" and f.message.startswith("Fault: out-of-bounds")
+
+
+def unfit(answer: Answer) -> str:
+    """Why a result cannot be compared at all; empty where it can."""
+    if answer.failure is not None:
+        return str(answer.failure)
+    if answer.others:
+        return f"it returns a {answer.others[0]}, which is no tensor"
+    for k, out in enumerate(answer.outputs):
+        if not out.plain:
+            return f"output {k} is a {out.kind}, not a plain tensor"
+        if out.value is None:
+            return f"output {k} is on the {out.device} device" if out.device == "meta" else f"output {k} is too large"
+    return ""
+
+
+def sentence(c: Comparison) -> str:
+    """A failed comparison in words."""
+    if c.reason in ("shape", "dtype"):
+        return f"{c.output} has {c.reason} {c.found}, wanted {c.wanted}"
+    at = f"{c.output}{list(c.index)}"
+    allowed = f" ± {c.allowed:.3g}" if isinstance(c.allowed, float) and c.reason == "value" else ""
+    return f"{at} is {_number(c.found)}, wanted {_number(c.wanted)}{allowed}"
+
+
+def _number(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"
+
+
+def described(sample: Sample) -> str:
+    """A sample in words."""
+    floating = (v.dtype for v in sample.inputs if isinstance(v, torch.Tensor) and v.is_floating_point())
+    dtype = str(next(floating, "no floats")).removeprefix("torch.")
+    sizes = ", ".join(f"{name} {size}" for name, size in sample.dims.items())
+    return f"'{sample.label}' inputs ({sizes + ', ' if sizes else ''}{dtype}, seed {sample.seed})"
+
+
+#: aten operations that only name, move or allocate memory.
+PASSIVE = {
+    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
+    "squeeze", "as_strided", "detach", "alias", "clone", "copy_", "_to_copy", "contiguous", "empty", "zeros", "ones",
+    "full", "fill_", "zero_", "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "split",
+    "unbind", "chunk", "arange", "scalar_tensor", "lift_fresh", "_reshape_alias", "new_full", "new_ones", "unfold",
+}  # fmt: skip
+
+
+def active(operation: str) -> bool:
+    """Whether an aten operation computes."""
+    return operation.removeprefix("aten::") not in PASSIVE
+
+
+def count_kernels(answer: Answer) -> int:
+    """Device kernels of a call that compute: Triton launches and torch operations."""
+    return len(answer.launches) + sum(active(name) for name, _, _ in answer.operations)
