@@ -16,7 +16,7 @@ import torch
 
 from kcontract.dynamic import oracle
 from kcontract.dynamic.accumulators import accumulators
-from kcontract.dynamic.gates.answers import count_kernels, described, sentence, unfit
+from kcontract.dynamic.gates.answers import count_kernels, described, out_of_bounds, sentence, unfit
 from kcontract.dynamic.gates.parameters import randomised
 from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Accumulation, Comparison, Expected, Policy
