@@ -27,6 +27,21 @@ def get_inputs():
     return [torch.randn(4, 32)]
 """
 
+OVERFLOWS_INSIDE = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        cube = 0.2 * x * x * x  # the sum of its squares overflows for inputs of 1e6, their mean does not
+        return cube * torch.rsqrt((cube * cube).mean(1, keepdim=True) + 1e-6)
+class ModelNew(Model):
+    pass
+class SmallOnly(Model):
+    def forward(self, x):
+        return super().forward(x.clamp(-8, 8))
+def get_inputs():
+    return [torch.randn(4, 2000)]
+"""
+
 
 @pytest.mark.parametrize("name", ["Honest", "KeepsByContent"])
 def test_right_candidates_pass(name: str) -> None:
@@ -65,6 +80,15 @@ def test_where_the_reference_overflows_nothing_is_judged(tmp_path: Path) -> None
     file.write_text(OVERFLOWS)
     assert judged("cmp_01", file).verdict.status is Status.PASS
     assert judged("cmp_01", file, "OffByALittle").verdict.status is Status.FAIL
+
+
+def test_huge_inputs_that_the_reference_overflows_on_inside_judge_nobody(tmp_path: Path) -> None:
+    file = tmp_path / "inside.py"
+    file.write_text(OVERFLOWS_INSIDE)
+    found = judged("cmp_01", file)
+    assert found.verdict.status is Status.PASS, found.verdict.reason
+    assert "overflows on the way" in found.verdict.reason
+    assert judged("cmp_01", file, "SmallOnly").verdict.status is Status.FAIL
 
 
 def test_parameters_that_cannot_be_matched_keep_their_initial_values_on_both_sides() -> None:
