@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kcontract.dynamic import certificates, explain
+from kcontract.dynamic.engines import records
 from kcontract.dynamic.gates import gates
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems.problem import Problem
@@ -198,7 +199,7 @@ def _run(gate: str, bench: Bench, static: Verdict | None) -> Found | None:
     try:
         found: Found = check(bench)
     except Exception as error:
-        reason = f"kcontract failed on this gate: {type(error).__name__}: {error}"
+        reason = f"kcontract failed on this gate: {records.sentence(error)}"
         return Found(Verdict(gate, Status.ERROR, Basis.NONE, reason, engine=bench.engine))
     if gate == "REF-01" and found.verdict.status is Status.FAIL:
         bench.defect = found.verdict.reason
