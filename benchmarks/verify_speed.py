@@ -97,9 +97,8 @@ def main() -> None:
                 verify(problem, candidate=candidate, floor=True)
                 floor = time.perf_counter() - start
             failed = [f"{v.gate}: {v.reason}" for v in result.report.verdicts if v.status.value in ("FAIL", "ERROR")]
-            row: dict[str, Any] = {"problem": path.stem, "customary": plain, "all": every, "floor": floor, "cold": first[path],
-                                   "failed": failed}  # fmt: skip
-            rows.append(row)
+            row: dict[str, Any] = {"problem": path.stem, "customary": plain, "all": every, "floor": floor}
+            rows.append({**row, "cold": first[path], "failed": failed})
             print(
                 f"{path.stem:22} {plain:8.3f} {every:7.3f} {every / plain:6.2f} {floor:8.3f} {floor / plain:6.2f} "
                 f"{first[path]:7.2f}  {'; '.join(failed)}",
