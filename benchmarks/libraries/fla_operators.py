@@ -23,6 +23,8 @@ CHUNKED = {"batch": (1, 8), "length": (1, 1 << 20), "length2": (3, 3), "width": 
 MULTIPLES = {"width": 16, "length3": 16}
 #: A size that may be 0 is no use of these operators; a head is at most 256 wide.
 SIZES = {"batch": (1, 1 << 16), "length": (1, 1 << 20), "length2": (1, 1 << 10), "width": (1, 256), "length3": (1, 256)}
+#: Taps are unrolled in the kernel: few are meant.
+FEW_TAPS = {**SIZES, "length2": (1, 8)}
 
 
 @functools.cache
@@ -97,7 +99,7 @@ def token_shift(x):
     return fla("modules.token_shift").token_shift(x)
 
 
-@kcontract.contract(reference=right.convolution, inputs=right.convolved, gradients=True, dtypes=ALL, ranges=SIZES)
+@kcontract.contract(reference=right.convolution, inputs=right.convolved, gradients=True, dtypes=ALL, ranges=FEW_TAPS)
 def short_convolution(x, w, b):
     return fla("modules.convolution").causal_conv1d(x, w, b, activation="silu")[0]
 
