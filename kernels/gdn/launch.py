@@ -1,5 +1,5 @@
-"""Allocates buffers and launches the kernels: two launches forward; two backward on Hopper, three elsewhere; one more
-where a sequence is split.
+"""Allocates buffers and launches the kernels: two launches forward; backward two on Hopper (three with grouped heads),
+three elsewhere; one more where a sequence is split.
 
 Nothing here waits for the GPU or reads a tensor's values, so a call can be captured in a CUDA graph.
 """
