@@ -130,6 +130,7 @@ class Grid:
                 if done:
                     machine.finish()
                     self.visits += machine.visits
+                    machine.checker = machine.tensor = None  # large, and in cycles that only the collector would free
                     active.remove(machine)
                 if (done and active) or (machine.steps != before and len(active) > 1):
                     moved = True

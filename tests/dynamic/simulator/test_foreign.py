@@ -41,6 +41,20 @@ def test_the_libraries_pass_their_own_references(target: str) -> None:
     assert sum(case["passed"] for case in cases) >= 0.97 * len(cases)
 
 
+def test_a_sample_of_the_libraries(tmp_path: Path) -> None:
+    for name in ("liger_kernel", "fla", "einops", "torch", "triton"):
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"{name} is not installed: pip install liger-kernel fla-core einops torch triton")
+    out = tmp_path / "out.jsonl"
+    program = [sys.executable, str(HERE / "libraries" / "references.py"), str(out), "liger/rms_norm", "fla/hgrn_chunk"]
+    command = [sys.executable, "-m", "kcontract", "run", "--engine", "sim:sm_100", "--max-configs", "1", "--", *program]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(line["case"], line["passed"]) for line in lines] == [("liger/rms_norm", True), ("fla/hgrn_chunk", True)]
+
+
 @pytest.mark.slow
 def test_products_of_cute_dsl(tmp_path: Path) -> None:
     for name in ("cutlass", "liger_kernel", "torch"):
