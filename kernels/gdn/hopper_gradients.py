@@ -1,7 +1,7 @@
 """Last launch of the backward for Hopper (sm_90) in Gluon: K = V = 128, 16-bit inputs, a scalar gate.
 
 What `gradients` computes, from the states and rows that `hopper_scan` keeps. A program is one warpgroup; everything it
-reads passes through 113 KB of shared memory, so that two programs fit on a multiprocessor. dP lies there too and is read
+reads passes through 113 KB of shared memory, so two programs fit on a multiprocessor. dP lies there too and is read
 both ways round; dL is computed both ways round, so that its symmetric sum stays in registers. Row sums pass through
 shared memory: the assembler would put them off otherwise, and keep and spill what they add up.
 """
