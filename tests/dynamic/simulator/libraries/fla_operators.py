@@ -105,7 +105,7 @@ def recurrences() -> dict[str, Case]:
         rwkv6,
         simple_gla,
     )  # fmt: skip
-    from fla.ops.comba.naive import naive_recurrent_comba
+    from fla.ops.comba.naive import naive_chunk_comba
     from fla.ops.delta_rule.naive import delta_rule_recurrence
     from fla.ops.gated_delta_product.naive import naive_recurrent_gated_delta_product
     from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
@@ -150,7 +150,7 @@ def recurrences() -> dict[str, Case]:
     cases: dict[str, Case] = {
         "comba_chunk": (
             lambda q, k, v, p, g, beta: first(comba.chunk_comba(q, unit(k), v, unit(p), log(g), beta.sigmoid())),
-            lambda q, k, v, p, g, beta: first(naive_recurrent_comba(q, unit(k), v, unit(p), beta.sigmoid(), log(g))),
+            lambda q, k, v, p, g, beta: first(naive_chunk_comba(q, unit(k), v, unit(p), log(g), beta.sigmoid())),
             wide(4, GATE, GATE), 1e-2),
         "delta_rule_recurrent": (
             lambda q, k, v, beta: first(delta_rule.fused_recurrent_delta_rule(q, unit(k), v, beta.sigmoid())),
@@ -188,8 +188,8 @@ def recurrences() -> dict[str, Case]:
             lambda q, k, v: first(linear_attn.fused_chunk_linear_attn(q, k, v, normalize=False)), linear,
             wide(3), 5e-3),
         "log_linear_attn_chunk": (
-            lambda q, k, v, g, s: first(log_linear_attn.chunk_log_linear_attn(q, k, v, log(g), F.softplus(s))),
-            lambda q, k, v, g, s: first(naive_log_linear_attn(q, k, v, log(g), F.softplus(s), scale=None)),
+            lambda q, k, v, g, s: first(log_linear_attn.chunk_log_linear_attn(q, k, v, log(g) / 32, F.softplus(s))),
+            lambda q, k, v, g, s: first(naive_log_linear_attn(q, k, v, log(g) / 32, F.softplus(s), scale=1.0)),
             wide(3, GATE, (B, S, H, 7), d=64), 1e-2),
         "precond_gated_delta_rule_chunk": (
             lambda q, k, v, ga, g, ba, b: first(precond_gated_delta_rule.chunk_precond_gated_delta_rule(
