@@ -109,7 +109,7 @@ def test_every_size_offered_compiles_within_budget(target, K, V, channelwise, mo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [90, 100, 120])
+@pytest.mark.parametrize("target", [90, 120])  # refused on sm_100: 896 columns of Tensor Memory
 def test_float32_compiles_within_budget(target, monkeypatch):
     within_budget(compile_all(target, dtype=torch.float32, monkeypatch=monkeypatch), target)
 
