@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kcontract.declare import Declaration, declaration
 from kcontract.dynamic.problems import source
 from kcontract.dynamic.problems.problem import Entry, Problem
 from kcontract.errors import InputError, KContractError
+from kcontract.model.declare import Declaration, declaration
 
 
 def matches(path: str) -> bool:

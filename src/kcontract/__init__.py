@@ -11,7 +11,7 @@ __all__ = ["contract"]
 def __getattr__(name: str) -> Any:
     """``kcontract.contract``, imported when it is used: this module is loaded at the start of every Python process."""
     if name == "contract":
-        from kcontract.declare import contract
+        from kcontract.model.declare import contract
 
         return contract
     raise AttributeError(f"module 'kcontract' has no attribute {name!r}")

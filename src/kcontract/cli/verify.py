@@ -68,13 +68,13 @@ def main(args: argparse.Namespace) -> int:
     from kcontract.errors import UsageError
 
     if args.serve:
-        from kcontract.dynamic.serve import serve
+        from kcontract.cli._serve import serve
 
         return serve(args.serve, sys.stderr)
     if not args.path:
         raise UsageError("no candidate given; write its file, as in: kcontract verify kernel.py")
     if args.connect:
-        from kcontract.dynamic.serve import ask
+        from kcontract.cli._serve import ask
 
         return ask(args.connect, request(args), sys.stdout)
     if args.engine:
