@@ -13,7 +13,7 @@ from typing import cast
 
 import numpy as np
 
-from kcontract.dynamic.engines.simulator import memory, values
+from kcontract.dynamic.engines.simulator import floats, memory, values
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
 from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.dynamic.engines.simulator.values import Array
@@ -180,7 +180,9 @@ def store(strand: Strand, space: str, address: Array, parts: list[Array], mask: 
         for k, whole in enumerate(data):
             memory.store_global(chosen + np.int64(k * width), whole)
             if machine.checker is not None:
-                _overlap("global", chosen, whole, memory.load_global(chosen + np.int64(k * width), whole.dtype.str))
+                _overlap(
+                    strand, "global", chosen, whole, memory.load_global(chosen + np.int64(k * width), whole.dtype.str)
+                )
         return
     row = np.broadcast_to(row, shape)
     row = row if where is None else row[where]
@@ -191,13 +193,21 @@ def store(strand: Strand, space: str, address: Array, parts: list[Array], mask: 
     for k, whole in enumerate(data):
         view[index + k] = whole.view(view.dtype)
         if machine.checker is not None:
-            _overlap(rows.name, chosen, whole, view[index + k])
+            _overlap(strand, rows.name, chosen, whole, view[index + k])
 
 
-def _overlap(space: str, address: Array, given: Array, found: Array) -> None:
-    """Threads of one store that write different values to one address race."""
+def _overlap(strand: Strand, space: str, address: Array, given: Array, found: Array) -> None:
+    """Threads of one store that write different values to one address race, unless the values differ by rounding."""
     bits = "u8" if given.dtype.itemsize >= 8 else f"u{given.dtype.itemsize}"
     lost = np.ascontiguousarray(given).view(bits) != np.ascontiguousarray(found).view(bits)
+    if not lost.any():
+        return
+    kernel = strand.machine.kernel
+    index = kernel.running()
+    form = "" if index is None else floats.stored(kernel.function, index)
+    lost = lost.reshape(-1)
+    if form and np.dtype(bits).itemsize >= np.dtype(floats.WORDS[form]).itemsize:
+        lost = lost & ~floats.close(given, found, form).reshape(lost.size, -1).all(axis=1)
     if lost.any():
         place = np.repeat(address.reshape(-1), lost.size // address.size)[np.flatnonzero(lost)[0]]
         raise Fault("race", f"threads of one store write different values to {space} address {int(place):#x}")

@@ -80,6 +80,12 @@ class SimulatedDriver(CpuTensorDriver):
         self.cycles += cost(run, self.device.multiprocessors)
         for observe in self.observers:
             observe(metadata.name, run)
+        self.report(run)
+
+    def report(self, run: Grid) -> None:
+        """Raise what a launch that ran to its end has reported, if anything."""
+        for fault in run.reported:
+            raise fault
 
     def get_current_device(self) -> int:
         """The capability, so that Triton keeps kernels of several simulated targets apart."""

@@ -39,12 +39,14 @@ class SimulatorEngine(Engine):
             scratch=_number(artifact, "global_scratch_size", 0),
         )  # fmt: skip
         start = time.perf_counter()
-        found: tuple[Diagnosis, ...] = ()
+        stopped: list[Fault] = []
         try:
             grid.run()
         except Fault as fault:
-            found = (Diagnosis(fault.kind, fault.message, fault.line or 0, fault.location),)
-        return record(self.name, grid, time.perf_counter() - start, found)
+            stopped.append(fault)
+        seconds = time.perf_counter() - start
+        found = (Diagnosis(f.kind, f.message, f.line or 0, f.location) for f in (*grid.reported, *stopped))
+        return record(self.name, grid, seconds, tuple(found))
 
 
 def _number(artifact: Artifact, name: str, default: int) -> int:

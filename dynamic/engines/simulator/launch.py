@@ -43,7 +43,11 @@ class Options:
 
 @dataclass
 class Grid:
-    """One launch. ``extent`` counts CTAs, ``block`` threads, ``cluster`` CTAs of a cluster, along x, y, z."""
+    """One launch. ``extent`` counts CTAs, ``block`` threads, ``cluster`` CTAs of a cluster, along x, y, z.
+
+    ``reported`` are faults that do not stop the launch: registers read before a wait, which the text of the program
+    shows and which change nothing in what the simulator computes.
+    """
 
     kernel: Kernel
     extent: tuple[int, int, int]
@@ -62,6 +66,7 @@ class Grid:
         self.random = None if self.options.seed is None else np.random.default_rng(self.options.seed)
         self.shadow: GlobalShadow | None = None
         self.notes: set[str] = set()
+        self.reported: list[Fault] = []
         self.visits = np.zeros(len(self.kernel.code), "i8")
         self._offsets = self._parameter_offsets()
         self._globals: dict[str, int] = {}
@@ -86,7 +91,7 @@ class Grid:
             raise Fault("bad-launch", f"the grid {self.extent} is no multiple of the cluster {self.cluster}")
         if self.options.checked:
             for index, message in self.kernel.early_reads[:1]:
-                raise self.kernel.at(Fault("missing-wait", message), index)
+                self.reported.append(self.kernel.at(Fault("missing-wait", message), index))
         ctas = min(self.options.lanes // self.threads, MEMORY // self.bytes_per_cta())
         per = max(ctas // self.cluster_size, 1) * self.cluster_size
         order = self._cluster_order(total)

@@ -2,7 +2,7 @@
 
 Compiles and loads are recorded as the engine ``compile`` records them. Of an autotuner's configurations the first
 ``max_configs`` are tried and the one of fewest simulated cycles is taken. ``TRITON_KCONTRACT_SIM=checked`` in the
-environment turns the diagnoses on.
+environment turns the diagnoses on: one that stops the simulator ends the program, others are printed once a kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from triton.runtime.autotuner import Autotuner
 from kcontract.dynamic.engines import compile as compiler
 from kcontract.dynamic.engines import devices, records
 from kcontract.dynamic.engines.simulator import driver as drivers
-from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.dynamic.engines.simulator.launch import Grid, Options
 
 VARIABLE = "TRITON_KCONTRACT_SIM"
 
@@ -28,6 +28,7 @@ class _Driver(drivers.SimulatedDriver):
     def __init__(self, device: devices.Device, options: Options, log: compiler._Log) -> None:
         super().__init__(device, options)
         self.log = log
+        self.told: set[str] = set()
 
     def launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
         integers = {
@@ -41,6 +42,14 @@ class _Driver(drivers.SimulatedDriver):
         for line in self.output:
             print(line)
         self.output.clear()
+
+    def report(self, run: Grid) -> None:
+        """One line a kernel, and the program goes on."""
+        for fault in run.reported:
+            line = f"{run.kernel.function.name}: {fault}"
+            if line not in self.told:
+                self.told.add(line)
+                print(line)
 
     def get_current_device(self) -> int:
         return 0

@@ -84,10 +84,10 @@ def _walk(function: Function, start: int, end: int, state: State) -> Iterator[tu
         i = function.instructions[index]
         name = i.name
         if name.startswith("tcgen05.ld."):
-            state.update((key, -1 - index) for key in _keys(function, i, i.operands[:1]))
+            state.update((key, -1 - index) for key in keys(function, i, i.operands[:1]))
         elif name.startswith("wgmma.mma_async"):
-            results = list(_keys(function, i, i.operands[:1]))
-            yield from _read(index, state, [k for k in _keys(function, i, i.operands[1:]) if k not in results])
+            results = list(keys(function, i, i.operands[:1]))
+            yield from _read(index, state, [k for k in keys(function, i, i.operands[1:]) if k not in results])
             state.update((key, 0) for key in results)
         elif not state:
             continue
@@ -111,13 +111,13 @@ def _drop(state: State, done: list[tuple[int, str]]) -> None:
 def _other(function: Function, i: Instruction, state: State) -> Iterator[tuple[int, int, str]]:
     operands = i.operands
     results = operands[:1] if i.opcode not in _NO_RESULT else ()
-    sources = list(_keys(function, i, operands[len(results) :]))
-    written = list(_keys(function, i, results))
+    sources = list(keys(function, i, operands[len(results) :]))
+    written = list(keys(function, i, results))
     if i.opcode == "mov" and i.guard is None and len(sources) == len(written) == 1 and sources[0] in state:
         state[written[0]] = state[sources[0]]
         return
     if i.guard is not None:
-        sources += _keys(function, i, (i.guard,))
+        sources += keys(function, i, (i.guard,))
     yield from _read(i.index, state, sources)
     for key in written:
         state.pop(key, None)
@@ -133,15 +133,15 @@ def _read(index: int, state: State, keys: list[tuple[int, str]]) -> Iterator[tup
             return
 
 
-def _keys(function: Function, i: Instruction, operands: tuple[Operand, ...]) -> Iterator[tuple[int, str]]:
-    """The registers in some operands, by scope of declaration and name."""
+def keys(function: Function, i: Instruction, operands: tuple[Operand, ...]) -> Iterator[tuple[int, str]]:
+    """The registers in some operands of an instruction, by scope of declaration and name."""
     for x in operands:
         if isinstance(x, Register):
             declared = function.register(x.name, i.scope)
             yield (declared.scope if declared else -1, x.name)
         elif isinstance(x, (Vector, Group)):
-            yield from _keys(function, i, x.elements)
+            yield from keys(function, i, x.elements)
         elif isinstance(x, Pair):
-            yield from _keys(function, i, (x.first, x.second))
+            yield from keys(function, i, (x.first, x.second))
         elif isinstance(x, Address):
-            yield from _keys(function, i, (x.base, *x.coordinates))
+            yield from keys(function, i, (x.base, *x.coordinates))

@@ -137,11 +137,26 @@ wgmma.wait_group.sync.aligned 0;
 _SHARED = "st.shared.b32 [%r4], %r1;\n"
 _BASE = "mov.b32 %r9, mem;\nadd.s32 %r4, %r2, %r9;\nadd.s32 %r5, %r3, %r9;\n"
 
+# Two lanes each sum the squares of both, the own one fused into the addition, and store the sum to one word.
+_PAIRS = """
+cvt.rn.f32.u32 %r6, %r1;
+add.rn.f32 %r6, %r6, 0f3DCCCCCD;
+mul.rn.f32 %r7, %r6, %r6;
+shfl.sync.bfly.b32 %r8, %r7, 1, 31, -1;
+fma.rn.f32 %r9, %r6, %r6, SUM;
+and.b32 %r10, %r2, 504;
+cvt.u64.u32 %d7, %r10;
+add.s64 %d2, %d2, %d7;
+st.global.b32 [%d2], %r9;
+"""
+
 CASES = (
     Seeded("missing barrier before a read", "race", _OTHER_WARP + _BASE + _SHARED + "<bar.sync 0;|>\nld.shared.b32 %r6, [%r5];\nst.global.b32 [%d5], %r6;"),
     Seeded("missing barrier before a write", "race",
            _OTHER_WARP + _BASE + _SHARED + "bar.sync 0;\nld.shared.b32 %r6, [%r5];\n<bar.sync 0;|>\nst.shared.b32 [%r4], %r6;"),
     Seeded("threads of one store collide", "race", "<|and.b32 %r2, %r2, 124;>\n" + _OTHER_WARP + _BASE + _SHARED),
+    Seeded("lanes of one sum differ by more than rounding", "race", _PAIRS.replace("SUM", "<%r8|%r7>")),
+    Seeded("lanes store integers that differ in the last bit", "race", _PAIRS.replace("SUM", "%r8") + "<|add.s32 %r9, %r9, 0;>\nst.global.b32 [%d2], %r9;"),
     Seeded("two barriers of half the threads each", "race",
            "xor.b32 %r3, %r2, 256;\n" + _BASE + _SHARED + "setp.lt.u32 %p4, %r1, 64;\nselp.b32 %r7, 1, 2, %p4;\n<bar.sync 0;|bar.sync %r7, 64;>\nld.shared.b32 %r6, [%r5];\nst.global.b32 [%d5], %r6;"),
     Seeded("copies not waited for", "missing-wait",

@@ -54,3 +54,16 @@ def test_the_product_is_right() -> None:
             artifact, Launch((1, 1, 1)), {"in": np.zeros(1024, "u4"), "out": out}
         )
         assert (out[:128] == 16.0).all()
+
+
+def test_a_missing_wait_for_registers_does_not_stop_the_run() -> None:
+    case = next(c for c in CASES if c.name == "results of a load from Tensor Memory never waited for")
+    late = case.text(True).replace("ret;", "ld.global.b32 %r19, [%d2+4096];\nret;")
+    for text, kinds in ((case.text(True), ["missing-wait"]), (late, ["missing-wait", "out-of-bounds"])):
+        artifact = Artifact("k", Target.parse("sm_100"), ptx=text, metadata={"shared": 16384})
+        out = np.zeros(1024, "f4")
+        record = SimulatorEngine("sm_100", Options(checked=True)).run(
+            artifact, Launch((1, 1, 1)), {"in": np.zeros(1024, "u4"), "out": out}
+        )
+        assert [d.kind for d in record.diagnoses] == kinds
+        assert (out[:128] == 16.0).all()

@@ -167,6 +167,8 @@ def main() -> None:
         ran = simulated.grids[before:]
         opcodes = {i.name for g in ran for i in g.kernel.function.instructions}
         line |= {"launches": len(ran), "tcgen05": sorted({o for o in opcodes if o.startswith("tcgen05.mma")})}
+        if reported := sorted({str(fault) for g in ran for fault in g.reported}):
+            line["reported"] = reported
         lines[name] = line
         print(name, line, flush=True)
     for path in sys.argv[1:]:
