@@ -6,7 +6,7 @@ import triton.language as tl
 
 SOURCE = "a machine-written solution that passed its evaluator: activations cached by tensor identity"
 EXPECT = ("CMP-01",)
-ALSO = ("HON-01",)
+ALSO = "values"  # an old address may return in any gate
 
 
 @triton.jit
