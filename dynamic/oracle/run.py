@@ -18,6 +18,9 @@ from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.tables import Err
 from kcontract.errors import InputError
 
+SALT = 0x6B636F6E
+"""Parts the stream of upstream gradients from others of the same seed (a CPU generator takes 32 bits of it)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
@@ -97,8 +100,9 @@ def outputs_of(result: Any) -> list[Tensor]:
 
 
 def random_upstream(shapes: Sequence[Any], dtypes: Sequence[DType], seed: int) -> tuple[Tensor, ...]:
-    """Standard normal upstream gradients, one an output; never ones, which hide per-row mistakes."""
-    generator = torch.Generator().manual_seed(seed)
+    """Standard normal upstream gradients, one an output; never ones, which hide per-row mistakes, nor the values that
+    inputs drawn with the same seed hold (a layer norm's gradient for its own input is 0)."""
+    generator = torch.Generator().manual_seed(seed ^ SALT)
     return tuple(
         torch.randn(tuple(s), generator=generator, dtype=torch.float32).to(d)
         for s, d in zip(shapes, dtypes, strict=True)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kcontract.dynamic.oracle import Accumulation, form_of, run
+from kcontract.dynamic.oracle import Accumulation, compare, form_of, run
 from kcontract.errors import InputError
 
 U = 2.0**-24
@@ -145,6 +145,15 @@ def test_gradients_are_bounded_for_random_upstream() -> None:
     for found, wanted in zip(told.grads.values(), g, strict=True):
         assert torch.allclose(found.value, wanted.double(), rtol=1e-5, atol=1e-6)
         assert 0 < float(found.bound.median()) < 1e-3
+
+
+def test_upstream_gradients_are_not_the_inputs_of_the_same_seed() -> None:
+    x = torch.randn(64, 81, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    told = run(lambda x: F.layer_norm(x, (81,)), [x], grads=True)
+    assert float((told.upstream[0] * x.detach()).mean().abs()) < 0.1 < float((x.detach() ** 2).mean())
+    assert not compare(torch.zeros(64, 81), told.grads["input 0"]).ok
+    again = run(lambda x: F.layer_norm(x, (81,)), [x], grads=True)
+    assert torch.equal(told.upstream[0], again.upstream[0])
 
 
 def test_a_module_keeps_its_parameters_and_dtype() -> None:
