@@ -17,6 +17,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import Tensor, form
 from kcontract.dynamic.oracle.mode import Choice
 from kcontract.dynamic.oracle.run import Bounded, Expected
+from kcontract.errors import InputError
 from kcontract.model import Contract, NanPolicy, Subnormals
 
 FEW = 1 << 16
@@ -69,16 +70,25 @@ def plain(value: float) -> float | str:
 
 
 def compare(candidate: Tensor, expected: Bounded, policy: Policy | None = None, lam: float = 8.0) -> Comparison:
-    """Compare one output. ``lam`` is the model's λ, used only to report the λ that would have been required."""
+    """Compare one output. ``lam`` is the model's λ, used only to report the λ that would have been required.
+
+    A whole number may come in an integer type of another width, a bool as 0 and 1; no float stands for either. Raises
+    ``InputError`` where the candidate is no tensor.
+    """
     policy = policy or Policy()
     name = expected.name
+    if not isinstance(candidate, torch.Tensor):
+        raise InputError(f"{name} is compared with a {type(candidate).__name__}: give a tensor")
     if tuple(candidate.shape) != tuple(expected.value.shape):
         return _refused(name, "shape", str(tuple(candidate.shape)), str(tuple(expected.value.shape)))
-    if candidate.dtype is not expected.dtype and expected.value.is_floating_point():
+    exact = not expected.value.is_floating_point()
+    other = candidate.dtype is not expected.dtype
+    inexact = candidate.is_floating_point() or candidate.is_complex() or candidate.dtype is torch.bool
+    if other and (inexact or not exact):
         return _refused(name, "dtype", str(candidate.dtype), str(expected.dtype))
     if candidate.numel() == 0:
         return Comparison(True, name, "", (), 0.0, 0.0, 0.0, 0.0, 0.0)
-    if not expected.value.is_floating_point():
+    if exact:
         return _exact(candidate.detach().to(expected.value.device), expected)
     kind = form(expected.dtype)
     # a few elements are compared sooner on the CPU than by sixty kernels
@@ -158,7 +168,7 @@ def _refused(name: str, reason: str, found: str, wanted: str) -> Comparison:
 
 
 def _exact(candidate: Tensor, expected: Bounded) -> Comparison:
-    wrong = candidate.to(expected.value.dtype) != expected.value
+    wrong = candidate.long() != expected.value.long()
     if expected.choice is not None:
         wrong = wrong & ~acceptable(candidate, expected)
     elif bool(wrong.any()):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kcontract.dynamic.oracle import Accumulation, Policy, SubnormalAnswer, compare, compare_all, judge_subnormals, run
+from kcontract.errors import InputError
 from kcontract.model import NanPolicy, Subnormals
 
 
@@ -88,6 +89,30 @@ def test_another_index_within_the_error_is_right_and_a_worse_one_wrong() -> None
 def test_integers_are_exact() -> None:
     e = expected(lambda x: (x > 0).sum(), torch.tensor([1.0, -1.0, 2.0]))
     assert compare(torch.tensor(2), e).ok and not compare(torch.tensor(3), e).ok
+
+
+def test_whole_numbers_may_have_another_width_and_never_a_fraction() -> None:
+    x = torch.tensor([[0.5, 2.0, -1.0], [3.0, -2.0, 0.0]])
+    index, count = expected(lambda x: x.argmax(-1), x), expected(lambda x: (x > 0).sum(-1), x)
+    mask = expected(lambda x: x > 0, x)
+    assert compare(x.argmax(-1).to(torch.int8), index).ok and compare((x > 0).to(torch.uint8), mask).ok
+    assert compare(x > 0, mask).ok
+    assert compare((x > 0).to(torch.uint8) * 2, mask).reason == "index"
+    assert compare(x.argmax(-1) + 1, index).reason == "index"
+    for found, wanted in (
+        (x.argmax(-1).float() + 0.4, index),
+        (x.argmax(-1).float(), index),
+        (x.argmax(-1).to(torch.complex64), index),
+        ((x > 0).sum(-1) + 0.3, count),
+        ((x > 0).float() * 0.5, mask),
+        ((x > 0).sum(-1) > 0, count),
+    ):
+        assert compare(found, wanted).reason == "dtype"
+
+
+def test_only_a_tensor_can_be_compared() -> None:
+    with pytest.raises(InputError, match="compared with a list"):
+        compare([1.0], expected(torch.relu, torch.ones(1)))  # type: ignore[arg-type]
 
 
 def subnormal_answer(fn: Any, x: Any, candidate: Any) -> SubnormalAnswer:
