@@ -71,7 +71,9 @@ def _degenerate(first: Expected) -> list[Defect]:
         if out.value.numel() and float(out.undetermined.double().mean()) > MOSTLY:
             continue
         value = out.value[~out.undetermined].double()
-        if value.numel() > 1 and bool((value == 0).all()):
+        if value.numel() and not bool(torch.isfinite(value).any()):
+            found.append(Defect("degenerate", f"{out.name} is nowhere finite: it judges no value", True))
+        elif value.numel() > 1 and bool((value == 0).all()):
             found.append(
                 Defect("degenerate", f"{out.name} is zero everywhere: a kernel that does nothing would pass", True)
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from kcontract.dynamic.oracle.dtypes import DType, Tensor
 from kcontract.dynamic.oracle.mode import BoundMode, Choice, Source
 from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.tables import Err
-from kcontract.errors import InputError
+from kcontract.errors import InputError, KContractError
 
 SALT = 0x6B636F6E
 """Parts the stream of upstream gradients from others of the same seed (a CPU generator takes 32 bits of it)."""
@@ -85,6 +85,17 @@ def _reference_settings(seed: int, devices: Sequence[int]) -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """Says of an exception that escapes it where it comes from."""
+    try:
+        yield
+    except KContractError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what} cannot be followed in float64: {type(error).__name__}: {error}") from error
+
+
 def double(value: Any) -> Any:
     """Private float64 copies of floating tensors (gradient wish kept), copies of others, the rest as it is."""
     if not isinstance(value, torch.Tensor):
@@ -125,8 +136,13 @@ def run(
     likewise. ``out_dtype`` is what the candidate returns (default: the first floating input's dtype). With
     ``grads`` true, gradients of every input and parameter that requires one are bounded too, for random upstream
     gradients of ``seed`` (returned) or the given ones. ``flush_inputs`` admits inputs below 2^-126 read as zero.
-    Raises ``InputError`` where the reference cannot be followed. Memory: about 3 times the plain float64 run.
+    Raises ``InputError`` where the reference raises, returns no tensor or cannot be followed. Memory:
+    about 3 times the plain float64 run.
     """
+    if isinstance(inputs, (torch.Tensor, Mapping)) or not isinstance(inputs, Iterable):
+        raise InputError(f"the inputs are a {type(inputs).__name__}: give a list of the reference's arguments")
+    if not isinstance(grads, bool) and not len(grads):
+        raise InputError("an empty list of upstream gradients is given: pass one a differentiable output, or True")
     model = model or Accumulation.fp32()
     module = copy.deepcopy(reference).double() if isinstance(reference, torch.nn.Module) else None
     call = reference if module is None else module
@@ -145,8 +161,10 @@ def run(
                 if t.is_floating_point():
                     small = torch.where(t.detach().abs() < 2.0**-126, t.detach().abs(), 0.0)
                     mode.tables.put(t, Err(small / model.lam))
-        with mode:
+        with mode, _named("the reference"):
             outs = outputs_of(call(*args))
+        if not outs:
+            raise InputError("the reference returns no tensor, so there is nothing to compare; return its results")
         count = len(outs)
         dtypes = list(out_dtype) if isinstance(out_dtype, (list, tuple)) else [out_dtype or default] * count
         if len(dtypes) != count:
@@ -158,8 +176,10 @@ def run(
             if not can or not wanted:
                 raise InputError("gradients are asked for, but no output depends on an input that requires one")
             given = () if grads is True else tuple(grads)
+            if given and len(given) != len(can):
+                raise InputError(f"{len(given)} upstream gradients are given for {len(can)} differentiable outputs")
             upstream = given or random_upstream([o.shape for o, _ in can], [d for _, d in can], seed)
-            with mode:
+            with mode, _named("the backward of the reference"):
                 given_to = [g.to(o) for g, (o, _) in zip(upstream, can, strict=True)]
                 found = torch.autograd.grad([o for o, _ in can], list(wanted.values()), given_to, allow_unused=True)
             for (name, t), g in zip(wanted.items(), found, strict=True):

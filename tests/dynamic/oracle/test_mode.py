@@ -188,3 +188,27 @@ def test_bits_and_complex_numbers_are_refused_in_a_sentence() -> None:
         run(lambda x: torch.fft.fft(x).real, [torch.ones(4)])
     with pytest.raises(InputError, match="gradients are asked for"):
         run(torch.relu, [torch.ones(4)], grads=True)
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [lambda x: None, lambda x: (), lambda x: float(x.sum()), lambda x: x.numpy()],
+    ids=["None", "()", "float", "numpy"],
+)
+def test_a_reference_must_return_a_tensor(nothing: Any) -> None:
+    with pytest.raises(InputError, match="returns no tensor"):
+        run(nothing, [torch.ones(4)])
+
+
+def test_wrong_arguments_and_failing_references_are_refused_in_a_sentence() -> None:
+    x = torch.ones(4, requires_grad=True)
+    for inputs in (x, {"x": x}, None):
+        with pytest.raises(InputError, match="give a list"):
+            run(torch.relu, inputs)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="empty list of upstream"):
+        run(torch.relu, [x], grads=[])
+    with pytest.raises(InputError, match="2 upstream gradients are given for 1"):
+        run(torch.relu, [x], grads=[torch.ones(4)] * 2)
+    assert set(run(torch.relu, [x], grads=[torch.ones(4)]).grads) == {"input 0"}
+    with pytest.raises(InputError, match="the reference cannot be followed in float64: ZeroDivisionError"):
+        run(lambda x: x * (1 // 0), [x])

@@ -26,6 +26,15 @@ def test_each_defect_is_said() -> None:
     assert "estimated" in kinds(lambda x: torch.linalg.solve(x, x), torch.eye(4) + torch.rand(4, 4) / 8)
 
 
+def test_a_reference_that_is_nowhere_finite_cannot_judge() -> None:
+    x = torch.randn(8, 64)
+    for bad in (float("nan"), float("inf")):
+        assert any(d.fatal and d.kind == "degenerate" for d in judge_reference(lambda x, bad=bad: x * bad, [x]))
+    some = torch.zeros(64)
+    some[:8] = float("nan")
+    assert judge_reference(lambda x: x + some, [x]) == ()
+
+
 def test_all_zero_weights_are_a_degenerate_reference() -> None:
     layer = torch.nn.Linear(8, 8, bias=False)
     torch.nn.init.zeros_(layer.weight)
