@@ -204,10 +204,10 @@ def _overlap(strand: Strand, space: str, address: Array, given: Array, found: Ar
         return
     kernel = strand.machine.kernel
     index = kernel.running()
-    form = "" if index is None else floats.stored(kernel.function, index)
+    form, butterfly = ("", False) if index is None else floats.stored(kernel.function, index)
     lost = lost.reshape(-1)
     if form and np.dtype(bits).itemsize >= np.dtype(floats.WORDS[form]).itemsize:
-        lost = lost & ~floats.close(given, found, form).reshape(lost.size, -1).all(axis=1)
+        lost = lost & ~floats.close(given, found, form, butterfly).reshape(lost.size, -1).all(axis=1)
     if lost.any():
         place = np.repeat(address.reshape(-1), lost.size // address.size)[np.flatnonzero(lost)[0]]
         raise Fault("race", f"threads of one store write different values to {space} address {int(place):#x}")

@@ -46,7 +46,7 @@ class Grid:
     """One launch. ``extent`` counts CTAs, ``block`` threads, ``cluster`` CTAs of a cluster, along x, y, z.
 
     ``reported`` are faults that do not stop the launch: registers read before a wait, which the text of the program
-    shows and which change nothing in what the simulator computes.
+    shows and which change nothing in what the simulator computes; loads of Tensor Memory that nobody has written.
     """
 
     kernel: Kernel

@@ -6,9 +6,9 @@ the program text: a forward walk over the basic blocks that carries the register
 flight where some path says so. A plain `mov` hands the state on, since compilers copy accumulators between loop turns
 and the assembler removes those copies.
 
-Not reported: a read of what `tcgen05.ld` fills where the wait comes later on the same way. Triton 3.9 and NVIDIA's own
-compiler (CuTe DSL) emit such code, and the assembler orders the registers. Not looked for: operands of wgmma that are
-overwritten too early.
+Not reported: a read of what `tcgen05.ld` fills where the wait comes later on the same way. Triton 3.9 emits such code,
+and the assembler orders the registers by a scoreboard, as it does where no wait follows at all. Not looked for:
+operands of wgmma that are overwritten too early.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""Operators of flag-gems, to be compiled: their PTX feeds the coverage page. Each runs once with small tensors.
+"""Operators of flag-gems, each once with small tensors: their PTX feeds the coverage page, their results are compared.
 
-    GEMS_VENDOR=nvidia kcontract run --target sm_90,sm_100 --keep OUT -- python flag_gems_operators.py LOG
+    GEMS_VENDOR=nvidia kcontract run --target sm_90 --max-configs 1 --keep OUT -- python flag_gems_operators.py LOG
+    GEMS_VENDOR=nvidia kcontract run --engine sim:sm_90 --max-configs 1 -- python flag_gems_operators.py LOG compare
 
-Nothing is compared here. LOG gets a line an operator: its name, and why it ended early if it did. Needs ``flag_gems``
-5.0.2 and ``sqlalchemy``. Triton 3.9 no longer has block pointers, which the pointwise operators use by default; there
-they are generated with plain pointers, which the library offers as well.
+The first compiles only. The second runs them, and compares those that torch has under the same name with torch.
+LOG gets a line an operator: its name, why it ended early or was wrong if so, whether it has a reference. Needs
+``flag_gems`` 5.0.2 and ``sqlalchemy``. Triton 3.9 no longer has block pointers, which the pointwise operators use by
+default; there they are generated with plain pointers, which the library offers as well.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +24,8 @@ from flag_gems import fused, ops
 from flag_gems.utils.codegen_config_utils import CODEGEN_COFIGS
 
 F32, F16, BF16, I32, I64 = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64
-Call = Callable[[], Any]
+Call = Callable[..., Any]
+Case = tuple[str, Call, "Call | None"]
 
 UNARY = """abs acos angle arcsinh atan ceil celu cos cosh digamma_ elu erf exp exp2 expm1 floor_ gelu hardsigmoid
 hardswish_ i0 isfinite isinf isnan isneginf log log10 log1p_ log_sigmoid logical_not logit nan_to_num neg reciprocal
@@ -38,6 +42,8 @@ softmax log_softmax glu normed_cumsum std var_mean quantile _safe_softmax""".spl
 _LISTS = ("mean_dim", "sum_dim", "var_dim")
 INTEGER = """abs add bitwise_and_tensor bitwise_or_tensor bitwise_left_shift bitwise_right_shift eq floor_divide
 maximum mul remainder sub isin sum max argmax cumsum sort _unique2 unique_consecutive bitwise_not prod""".split()
+_OF_TWO = """add bitwise_and_tensor bitwise_or_tensor bitwise_left_shift bitwise_right_shift eq floor_divide maximum mul
+remainder sub isin""".split()
 PRODUCTS: dict[str, tuple[tuple[int, ...], ...]] = {
     "mm": ((128, 256), (256, 128)), "bmm": ((2, 128, 64), (2, 64, 128)), "mv": ((128, 256), (256,)),
     "addmm": ((128,), (128, 256), (256, 128)), "baddbmm": ((2, 128, 128), (2, 128, 64), (2, 64, 128)),
@@ -58,30 +64,45 @@ def ids(*shape: int, high: int, dtype: torch.dtype = I64) -> torch.Tensor:
     return torch.randint(0, high, shape, device="cuda").to(dtype)
 
 
-def cases() -> Iterator[tuple[str, Call]]:
-    """Name and call."""
-    yield from special()
+def reference(name: str) -> Call | None:
+    """torch's function of the same name, if there is one of its own and it draws no random numbers."""
+    if "rand" in name or name in ("exponential_", "normal_", "uniform_", "bernoulli_", "hypot", "div_mode"):
+        return None
+    plain = re.sub("(_tensor_tensor|_tensor|_dim|_)$", "", name).removeprefix("special_")
+    places = (torch, torch.special, torch.nn.functional)
+    return next((getattr(place, plain) for place in places if hasattr(place, plain)), None)
+
+
+def operator(name: str, label: str, *arguments: Any) -> Case:
+    """A call of an operator and of its reference on the same arguments."""
+    given = [x.clone() if isinstance(x, torch.Tensor) else x for x in arguments]
+    wanted = reference(name)
+    return f"{name} {label}", lambda: getattr(ops, name)(*given), wanted and (lambda: wanted(*arguments))
+
+
+def cases() -> Iterator[Case]:
+    """Name, call, and what it should give where that is known."""
+    for name, call in special():
+        yield name, call, None
     for dtype in (F32, F16, BF16):
         for name, shapes in PRODUCTS.items():
-            yield f"{name} {dtype}", lambda n=name, d=dtype, s=shapes: getattr(ops, n)(*(t(*x, dtype=d) for x in s))
+            yield operator(name, str(dtype), *(t(*shape, dtype=dtype) for shape in shapes))
     for name in UNARY:
-        yield name, lambda n=name: getattr(ops, n)(t(64, 300))
+        yield operator(name, "", t(64, 300))
     for name in BINARY:
-        yield name, lambda n=name: getattr(ops, n)(t(64, 300, dtype=F16), t(64, 300, dtype=F16))
+        yield operator(name, "", t(64, 300, dtype=F16), t(64, 300, dtype=F16))
     for name in DIMENSION:
         for dtype, dim in ((F32, 1), (BF16, 0)):
             arguments = [0.5, dim] if name == "quantile" else [[dim]] if name in _LISTS else [dim]
-            yield f"{name}/{dim}", lambda n=name, d=dtype, a=arguments: getattr(ops, n)(t(64, 300, dtype=d), *a)
+            yield operator(name, f"{dim} {dtype}", t(64, 300, dtype=dtype), *arguments)
     for dtype in (I32, I64):
         for name in INTEGER:
-            two = name in ("add", "eq", "floor_divide", "maximum", "mul", "remainder", "sub", "isin") or "wise_" in name
-            count = 2 if two and name != "bitwise_not" else 1
-            extra = [0] if name == "cumsum" else []
-            yield (
-                f"{name} {dtype}",
-                lambda n=name, d=dtype, c=count, e=extra: getattr(ops, n)(
-                    *(ids(2000, high=30, dtype=d) + 1 for _ in range(c)), *e
-                ),
+            count = 2 if name in _OF_TWO else 1
+            yield operator(
+                name,
+                str(dtype),
+                *(ids(2000, high=30, dtype=dtype) + 1 for _ in range(count)),
+                *[0] * (name == "cumsum"),
             )
 
 
@@ -166,20 +187,37 @@ def special() -> Iterator[tuple[str, Call]]:
     yield "outer", lambda: fused.outer(w, w)
 
 
-def main(log: str) -> None:
+def compare(found: Any, wanted: Any) -> None:
+    """Raises where they differ by more than rounding."""
+    if isinstance(found, (tuple, list)):
+        for one, other in zip(found, wanted, strict=False):  # of a named tuple maybe the first only
+            compare(one, other)
+        return
+    found, wanted = torch.as_tensor(found), torch.as_tensor(wanted)
+    rough = wanted.dtype in (F16, BF16)
+    torch.testing.assert_close(
+        found.double(), wanted.double(), rtol=2e-2 if rough else 1e-4, atol=2e-2 if rough else 1e-4, equal_nan=True
+    )
+
+
+def main(log: str, *options: str) -> None:
     assert flag_gems.device == "cuda"
+    torch.manual_seed(0)
     if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9):
         for config in filter(None, CODEGEN_COFIGS.values()):
             config.prefer_block_pointer = False
     with open(log, "a") as file:
-        for name, call in cases():
+        for name, call, wanted in cases():
             reason = ""
             try:
-                call()
+                found = call()
+                if wanted and "compare" in options:
+                    compare(found, wanted())
             except Exception as error:
                 reason = f"{type(error).__name__}: {str(error).strip()[:200]}"
-            print(json.dumps({"operator": name, "reason": reason}), file=file, flush=True)
+            line = {"operator": name, "reason": reason, "compared": bool(wanted)}
+            print(json.dumps(line), file=file, flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
