@@ -1,6 +1,7 @@
 """Verdicts of earlier runs, so that a certified kernel is recognised again.
 
-The key is a hash of everything an answer rests on: machine code, host code, reference, contract, rules and gates,
+The key is a hash of everything an answer rests on: machine code, host code (each Python file beside the candidate and
+the reference, since they may import it), reference, contract, rules and gates,
 engine, sizes, dtype and seed. One file a key; a run that had an ERROR is not kept, nor is one with a FAIL, whose
 witness would be missing.
 """
@@ -8,6 +9,8 @@ witness would be missing.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -16,6 +19,9 @@ from pathlib import Path
 
 from kcontract.dynamic.gates.bench import Bench
 from kcontract.model import Basis, Status, Verdict
+
+#: More Python files than this beside the candidate and no verdict is recognised: it may import any of them.
+_MOST = 400
 
 
 def digest(parts: Iterable[str]) -> str:
@@ -46,14 +52,23 @@ class Entry:
         import torch
 
         problem = bench.problem
-        files = sorted({problem.candidate.path, *(str(problem.origin.get(k)) for k in ("candidate", "reference"))})
-        texts = [Path(f).read_text(errors="replace") for f in files if Path(f).is_file()]
-        about = (problem.name, bench.engine, bench.dtype, bench.seed, bench.thorough, sorted(bench.spec.dims.items()))
-        everything = [*kernels, *texts, repr(problem.contract), repr(about), *gates, _own_code(), torch.__version__]
+        named = {problem.candidate.path, *(str(problem.origin.get(k)) for k in ("candidate", "reference"))}
+        folders = sorted({Path(f).resolve().parent for f in named if Path(f).is_file()})
+        beside = (f for folder in folders for pattern in ("*.py", "*/*.py") for f in folder.glob(pattern))
+        files = sorted(set(itertools.islice(beside, _MOST + 1)))
+        self.trusted = len(files) <= _MOST  # else a module that the candidate imports could change unseen
+        texts = [f"{f}\0{f.read_text(errors='replace')}" for f in files[:_MOST] if f.is_file()]
+        texts += [Path(f).read_text(errors="replace") for f in sorted(named) if f.endswith(".json")]
+        run = (bench.engine, bench.dtype, bench.seed, bench.thorough, sorted(bench.spec.dims.items()))
+        about = (problem.name, *run, repr(problem.init), bench.candidate.limits)
+        versions = torch.__version__, importlib.metadata.version("triton")
+        everything = [*kernels, *texts, repr(problem.contract), repr(about), *gates, _own_code(), *versions]
         self.path = base / f"{digest(everything)}.json"
 
     def load(self) -> tuple[Verdict, ...] | None:
         """The verdicts kept, None where there are none."""
+        if not self.trusted:
+            return None
         try:
             rows = json.loads(self.path.read_text())
             return tuple(

@@ -7,6 +7,7 @@ findings those are told whose gate can cause a failure of this one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from kcontract.dynamic.sandbox.candidate import Answer
@@ -47,7 +48,14 @@ def cause(gate: str, witness: Witness | None, sight: Answer | None, reports: Seq
         for f in report.findings
         if f.gate in order and f.waived is None
     ]
-    return min(found, key=lambda f: (-f.level.rank, order.index(f.gate)), default=None)
+    dtypes = "|".join(set(witness.dtypes.values())) if witness is not None else ""
+    same = re.compile(rf"\b({dtypes})\b")
+
+    def rank(finding: Finding) -> tuple[int, int, bool]:
+        """The gravest first, then the likeliest gate, then the specialisation for the dtype that failed."""
+        return -finding.level.rank, order.index(finding.gate), not (dtypes and same.search(finding.message))
+
+    return min(found, key=rank, default=None)
 
 
 def said(finding: Finding) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from kcontract.dynamic import certificates, explain
 from kcontract.dynamic.engines import records
 from kcontract.dynamic.gates import gates
-from kcontract.dynamic.gates.bench import Bench, Found
+from kcontract.dynamic.gates.bench import WRONG, Bench, Found
 from kcontract.dynamic.problems.problem import Problem
 from kcontract.dynamic.sandbox.candidate import Candidate, Limits
 from kcontract.errors import UsageError
@@ -97,7 +97,8 @@ def verify(
                 if (answer := _run(gate, bench, static.get(gate))) is not None:
                     found[gate] = answer
             static = reader.read()
-        said = kept or tuple(_joined(gate, static.get(gate), found.get(gate), bench) for gate in wanted)
+        told = next((g for g in wanted if g in found and found[g].verdict.status is Status.FAIL), "")
+        said = kept or tuple(_joined(gate, static.get(gate), found.get(gate), bench, told) for gate in wanted)
         findings = tuple(reader.findings())
     report = Report(
         kernel=problem.name,
@@ -206,8 +207,11 @@ def _run(gate: str, bench: Bench, static: Verdict | None) -> Found | None:
     return found
 
 
-def _joined(gate: str, static: Verdict | None, found: Found | None, bench: Bench) -> Verdict:
-    """One verdict of both sides; a failed run is explained by the static findings on the failing output's kernels."""
+def _joined(gate: str, static: Verdict | None, found: Found | None, bench: Bench, told: str) -> Verdict:
+    """One verdict of both sides; a failed run is explained by the static findings on the failing output's kernels.
+
+    ``told`` is the first gate that failed: the others need not say again that ordinary inputs go wrong.
+    """
     if found is None:
         nothing = Verdict(
             gate, Status.UNDECIDED, Basis.NONE, "no kernel was compiled, and nothing is run for this gate"
@@ -217,4 +221,8 @@ def _joined(gate: str, static: Verdict | None, found: Found | None, bench: Bench
         because = explain.cause(gate, found.witness, bench.sight, bench.reports)
         clause = f"; cause: {explain.said(because)}" if because is not None else ""
         return replace(found.verdict, reason=found.verdict.reason + clause)
-    return static if static is not None and static.status is Status.FAIL else found.verdict
+    if static is not None and static.status is Status.FAIL:
+        return static
+    if found.verdict.reason.startswith(WRONG) and told not in ("", gate):
+        return replace(found.verdict, reason=f"{WRONG}, see {told}")
+    return found.verdict

@@ -31,6 +31,8 @@ NATIVE = {"gpu": 1 << 28, "sim": 1 << 19, "interpreter": 1 << 18}
 #: Elements of the problem that gates work on by default.
 BUDGET = {"gpu": 1 << 17, "sim": 1 << 16, "interpreter": 1 << 14}
 
+#: Opens the reason of a gate that needs a candidate that is right to say anything.
+WRONG = "wrong on ordinary inputs already"
 #: The configuration an autotuner chose itself (``Candidate.tuners``).
 CHOSEN = -1
 
@@ -244,7 +246,7 @@ class Bench:
         if not trial.judged:
             return Found(self.said(gate, Status.NOT_APPLICABLE, trial.reason))
         if self._gross:
-            return Found(self.said(gate, Status.UNDECIDED, f"wrong on ordinary inputs already: {self._gross}"))
+            return Found(self.said(gate, Status.UNDECIDED, f"{WRONG}: {self._gross}"))
         return None
 
     def barred(self, gate: str) -> Found | None:
@@ -252,7 +254,7 @@ class Bench:
         if found := self.hopeless(gate):
             return found
         if reason := self.ordinary().reason:
-            return Found(self.said(gate, Status.UNDECIDED, f"wrong on ordinary inputs already: {reason}"))
+            return Found(self.said(gate, Status.UNDECIDED, f"{WRONG}: {reason}"))
         return None
 
     def near(self, sample: Sample, dtype: str | None = None) -> bool:

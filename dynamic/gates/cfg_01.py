@@ -30,10 +30,9 @@ def check(bench: Bench) -> Found:
 
     Sizes at which the configuration in use is itself wrong are CMP-03's. UNDECIDED where no configuration is right.
     """
-    found = bench.barred(GATE)
     if not bench.tuners and (bench.sight is None or bench.sight.failure is None):
         return Found(bench.said(GATE, Status.NOT_APPLICABLE, "it has no autotuner"))
-    if found is not None:
+    if (found := bench.barred(GATE)) is not None:
         return found
     tried = _Tried()
     try:

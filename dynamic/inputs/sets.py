@@ -93,7 +93,7 @@ def _shapes(spec: Spec, seed: int, thorough_: bool) -> Iterator[Sample]:
         yield Sample("CMP-03", label, seed, build(moved, seed), moved.dims)
     base = build(spec, seed)
     for at, a in enumerate(spec.arguments):
-        if a.role is Role.DATA:
+        if a.role in (Role.DATA, Role.INDEX):
             for label, view in strided_views(base[at]):
                 inputs = (*base[:at], view, *base[at + 1 :])
                 yield Sample("CMP-03", f"{a.name} {label}", seed, inputs, spec.dims)

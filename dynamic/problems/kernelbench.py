@@ -5,6 +5,8 @@ The format is KernelBench's own (arXiv 2502.10517, section 3). Nothing but those
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
 from typing import Any
 
 from kcontract.dynamic.problems import source
@@ -29,14 +31,15 @@ def load(candidate: str, reference: str | None = None, name: str | None = None) 
     wanted = name or "ModelNew"
     definitions = source.defined(source.parse(candidate))
     if wanted not in definitions:
-        others = ", ".join(definitions) or "nothing"
-        raise InputError(f"defines no {wanted}; name the class with --candidate (it defines {others})", path=candidate)
+        classes = [n for n, s in definitions.items() if isinstance(s, ast.ClassDef) and n != "Model"]
+        others = f"its classes: {', '.join(classes)}" if classes else "it defines no class"
+        raise InputError(f"defines no {wanted}; name the class with --candidate ({others})", path=candidate)
     names = source.defined(source.parse(reference))
     for needed in _REFERENCE[:2]:
         if needed not in names:
             raise InputError(f"defines no {needed}, which a KernelBench reference needs", path=reference)
     module = source.module_of(reference, [n for n in _REFERENCE if n in names])
-    init = tuple(module.get_init_inputs()) if "get_init_inputs" in names else ()
+    init = drawn(module.get_init_inputs, reference) if "get_init_inputs" in names else ()
     keywords: dict[str, Any] = {}
     if len(init) == 2 and isinstance(init[0], list) and isinstance(init[1], dict):
         init, keywords = tuple(init[0]), init[1]
@@ -46,8 +49,19 @@ def load(candidate: str, reference: str | None = None, name: str | None = None) 
         name=wanted,
         candidate=Entry(candidate, wanted, "module"),
         reference=lambda: module.Model(*init),
-        inputs=module.get_inputs,
+        inputs=lambda: drawn(module.get_inputs, reference),
         init=init,
         contract=Contract(reference=f"{reference}:Model"),
         origin={"format": "kernelbench", "candidate": candidate, "reference": reference, "name": wanted},
     )
+
+
+def drawn(draw: Callable[[], Any], path: str) -> tuple[Any, ...]:
+    """What ``get_inputs`` gives, as a tuple. Raises ``InputError`` where it fails or gives no list."""
+    try:
+        values = draw()
+    except Exception as error:
+        raise InputError(f"{draw.__name__} fails: {type(error).__name__}: {error}", path=path) from None
+    if not isinstance(values, (list, tuple)):
+        raise InputError(f"{draw.__name__} gives a {type(values).__name__}; it has to give a list", path=path)
+    return tuple(values)

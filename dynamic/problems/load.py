@@ -18,7 +18,7 @@ def load(candidate: str, reference: str | None = None, name: str | None = None) 
     """
     for path in filter(None, (candidate, reference)):
         if not os.path.isfile(path):
-            raise InputError("there is no such file", path=path)
+            raise InputError("is a folder; name a file" if os.path.isdir(path) else "there is no such file", path=path)
     if candidate.endswith(".json"):
         if reference is None:
             raise InputError("is JSON; give its flashinfer-bench Definition with --reference", path=candidate)

@@ -29,8 +29,8 @@ def parse(path: str) -> ast.Module:
         return ast.parse(text, path)
     except SyntaxError as error:
         raise InputError(f"is not Python: {error.msg}", path=path, line=error.lineno) from None
-    except ValueError as error:
-        raise InputError(f"is not Python: {error}", path=path) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"is not Python: {type(error).__name__}: {error}", path=path) from None
 
 
 def defined(tree: ast.Module) -> dict[str, ast.stmt]:

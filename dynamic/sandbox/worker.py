@@ -10,6 +10,7 @@ import contextlib
 import copy
 import importlib.util
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -24,6 +25,8 @@ from torch.utils._pytree import tree_flatten
 
 from kcontract.dynamic.sandbox import channel, confine, watch
 
+#: Differs from run to run, so that two messages about one failure would not be equal.
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{9,16}\b")
 _MODULE = "candidate"
 
 
@@ -66,7 +69,12 @@ class Worker:
         place = f"{os.path.basename(self.path)}:{frames[-1].lineno}" if frames else ""
         from kcontract.dynamic.engines.records import sentence
 
-        return {"type": type(error).__name__, "message": sentence(error), "place": place, "stage": stage}
+        return {
+            "type": type(error).__name__,
+            "message": _ADDRESS.sub("(an address)", sentence(error)),
+            "place": place,
+            "stage": stage,
+        }
 
     def _load(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self.path = str(request["path"])

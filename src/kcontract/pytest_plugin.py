@@ -52,6 +52,21 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return None
 
 
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Nothing, for a file with contracts under ``--kcontract``: pytest would import it into its own process."""
+    if parent.config.getoption("--kcontract") and _contracted(module_path):
+        return _Nothing.from_parent(parent, path=module_path)
+    return None
+
+
+class _Nothing(pytest.File):
+    """A file that is not imported."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """No items: ``ContractFile`` has them."""
+        return iter(())
+
+
 def _contracted(path: Path) -> list[str]:
     """Functions of a file that carry a contract, read from its syntax tree; the file is not imported."""
     try:
@@ -71,6 +86,11 @@ def _contracted(path: Path) -> list[str]:
 class ContractFile(pytest.File):
     """One file; its items are the gates of each contracted function."""
 
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.results: dict[str, Result] = {}
+        self.replays: dict[tuple[str, str], str] = {}
+
     def collect(self) -> Iterator[pytest.Item]:
         """One item a function and gate."""
         from kcontract.model import FLOOR, GATES
@@ -86,12 +106,12 @@ class ContractFile(pytest.File):
 
     def verdict(self, function: str, gate: str) -> Verdict:
         """The gate's verdict, from the one run of the function."""
-        results: dict[str, Result] = self.__dict__.setdefault("results", {})
-        if function not in results:
-            results[function] = _verified(
-                str(self.path), name=function, engine=self.config.getoption("--kcontract-engine"), gates=self.wanted
-            )
-        return next(v for v in results[function].report.verdicts if v.gate == gate)
+        if function not in self.results:
+            engine = self.config.getoption("--kcontract-engine")
+            result = _verified(str(self.path), name=function, engine=engine, gates=self.wanted)
+            self.results[function] = result
+            self.replays |= {(function, g): command for g, command in _replays(self.config, result).items()}
+        return next(v for v in self.results[function].report.verdicts if v.gate == gate)
 
 
 class GateItem(pytest.Item):
@@ -108,7 +128,8 @@ class GateItem(pytest.Item):
         assert isinstance(self.parent, ContractFile)
         verdict = self.parent.verdict(self.function, self.gate)
         if verdict.status in (Status.FAIL, Status.ERROR):
-            raise GateFailed(f"{self.gate} {verdict.status}: {verdict.reason}")
+            replay = self.parent.replays.get((self.function, self.gate))
+            raise GateFailed(f"{self.gate} {verdict.status}: {verdict.reason}" + (f"\n{replay}" if replay else ""))
         if verdict.status is not Status.PASS:
             pytest.skip(f"{verdict.status}: {verdict.reason}")
 
@@ -129,6 +150,14 @@ class GateFailed(Exception):
     """A gate that failed, in its verdict's words."""
 
 
+def _replays(config: pytest.Config, result: Result) -> dict[str, str]:
+    """Write the witnesses below pytest's root; the command that replays each."""
+    from kcontract.cli.verify import write_witnesses
+
+    paths = write_witnesses(result, config.rootpath / ".kcontract")
+    return {gate: f"replay: kcontract replay {path}" for gate, path in paths.items()}
+
+
 def _verified(path: str, *, reference: str | None = None, name: str | None = None, engine: str | None = None,
               gates: Iterable[str] = (), **options: Any) -> Result:  # fmt: skip
     from kcontract.cli.verify import default_engine
@@ -147,14 +176,17 @@ def kcontract(request: pytest.FixtureRequest) -> Callable[..., Result]:
     marker = request.node.get_closest_marker("kcontract")
     preset = dict(marker.kwargs) if marker is not None else {}
     if unknown := sorted(preset.keys() - set(_OPTIONS)):
-        raise pytest.UsageError(f"the marker kcontract has no option {unknown[0]!r}; it takes {', '.join(_OPTIONS)}")
+        takes = ", ".join(_OPTIONS)
+        pytest.fail(f"the marker kcontract has no option {unknown[0]!r}; it takes {takes}", pytrace=False)
 
     def run(candidate: Any, reference: Any = None, name: str | None = None, **options: Any) -> Result:
         given = {**preset, **options}
         result = _verified(str(candidate), reference=str(reference) if reference else None, name=name, **given)
         failed = [v for v in result.report.verdicts if v.status in (Status.FAIL, Status.ERROR)]
         if failed:
-            pytest.fail("\n".join(f"{v.gate} {v.status}: {v.reason}" for v in failed), pytrace=False)
+            replays = _replays(request.config, result)
+            lines = (f"{v.gate} {v.status}: {v.reason}\n{replays.get(v.gate, '')}".rstrip() for v in failed)
+            pytest.fail("\n".join(lines), pytrace=False)
         return result
 
     return run

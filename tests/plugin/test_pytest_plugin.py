@@ -8,6 +8,9 @@ import pytest
 pytest_plugins = ("pytester",)
 
 CONTRACT = """
+import sys
+if "_pytest" in sys.modules:
+    raise SystemExit("imported by pytest")
 import kcontract
 import torch
 import triton
@@ -60,13 +63,15 @@ def test_contracts_are_collected_one_item_a_gate_and_share_one_run(inner, pytest
     result.stdout.fnmatch_lines_random(
         ["*relu?CMP-01? PASSED*", "*relu?EXC-02? SKIPPED*", "*leaky?CMP-01? FAILED*", "CMP-01 FAIL: output 0*wanted 0*"]
     )
+    result.stdout.fnmatch_lines(["replay: kcontract replay *.json"])
+    assert list((pytester.path / ".kcontract").iterdir())
     assert "Traceback" not in result.stdout.str()
     result.assert_outcomes(passed=1, failed=1, skipped=2)
 
 
 def test_nothing_is_collected_without_the_option(inner, pytester):
     pytester.makepyfile(kernels=CONTRACT)
-    assert inner("kernels.py").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert inner().ret == pytest.ExitCode.NO_TESTS_COLLECTED
 
 
 def test_a_wrong_gate_is_a_usage_error(inner, pytester):

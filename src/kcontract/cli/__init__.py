@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
     except KContractError as error:
         return _complain(str(error), ERROR if isinstance(error, InputError) else USAGE)
+    except SystemExit as error:  # argparse has had its say: this one is of code that was loaded
+        return _complain(f"the reference or its inputs ended the process (SystemExit {error.code})", ERROR)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13

@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,6 +31,13 @@ _KNOWN = {
     "path", "reference", "candidate", "engine", "gates", "floor", "dtype", "seed", "thorough", "witnesses", "timeout",
     "memory", "no_cache", "json",
 }  # fmt: skip
+_KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("path", "reference", "candidate", "engine", "dtype", "witnesses"), (str,)),
+    **dict.fromkeys(("floor", "thorough", "no_cache", "json"), (bool,)),
+    **dict.fromkeys(("timeout", "memory"), (int, float)),
+    "gates": (list,),
+    "seed": (int,),
+}
 
 
 def serve(path: str, log: TextIO) -> int:
@@ -134,6 +142,9 @@ def _answer(client: socket.socket, spare: _Spare) -> None:
         status = 3 if isinstance(error, InputError) else 2
     except OSError:
         raise
+    except SystemExit as error:
+        say({"type": "error", "message": f"the reference or its inputs ended the process (SystemExit {error.code})"})
+        status = 3
     except Exception as error:
         say({"type": "error", "message": f"error inside kcontract: {type(error).__name__}: {error}"})
         status = 3
@@ -141,20 +152,27 @@ def _answer(client: socket.socket, spare: _Spare) -> None:
 
 
 def _request(client: socket.socket) -> argparse.Namespace:
-    data = b""
+    data, end = b"", time.monotonic() + _PATIENCE
     while not data.endswith(b"\n"):
+        client.settimeout(max(0.01, end - time.monotonic()))
         part = client.recv(1 << 16)
         data += part
         if not part or len(data) > _LONGEST:
             raise UsageError("a request is one JSON object, ended by a newline")
     try:
         fields = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UsageError("a request is one JSON object, ended by a newline") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("path"), str):
         raise UsageError('a request names the candidate\'s file: {"path": "/where/kernel.py"}')
     if unknown := sorted(fields.keys() - _KNOWN):
         raise UsageError(f"a request has no field {unknown[0]!r}; it may have {', '.join(sorted(_KNOWN))}")
+    for name, kinds in _KINDS.items():
+        value = fields.get(name)
+        if value is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            raise UsageError(f"a request's {name!r} is {value!r}; give {' or '.join(k.__name__ for k in kinds)}")
+    if not all(isinstance(g, str) for g in fields.get("gates") or ()):
+        raise UsageError("a request's 'gates' is a list of gate ids")
     defaults: dict[str, Any] = {
         "gates": [],
         "floor": False,

@@ -45,6 +45,7 @@ def main(args: argparse.Namespace) -> int:
         witness.found,
         witness.wanted,
     )
+    alike = seen.witness is not None and isinstance(seen.witness.found, str) == isinstance(witness.found, str)
     verdict = seen.verdict
     if args.json:
         record = {
@@ -55,7 +56,8 @@ def main(args: argparse.Namespace) -> int:
     else:
         print(f"{witness.kernel} on {engine}: {witness.gate} {verdict.status}: {verdict.reason}")
         if verdict.status is Status.FAIL:
-            print("the failure shows again, bit for bit" if same else "the failure shows again, with other values")
+            other = "the failure shows again, with other values" if alike else "it fails, but in another way"
+            print("the failure shows again, bit for bit" if same else other)
         else:
             print("the failure does not show")
     return {Status.FAIL: 1, Status.PASS: 0, Status.NOT_APPLICABLE: 0}.get(verdict.status, 3)

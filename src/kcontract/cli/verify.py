@@ -81,6 +81,8 @@ def main(args: argparse.Namespace) -> int:
         from kcontract.dynamic.engines.names import engine_parts
 
         engine_parts(args.engine)
+    if not 0 <= args.seed < 2**31:
+        raise UsageError(f"--seed is {args.seed}; give a number from 0 to 2^31 - 1")
     torch_is_there()
     from kcontract.dynamic.problems.load import load
 
@@ -115,10 +117,15 @@ def one(args: argparse.Namespace, problem: Any, engine: str) -> Result:
 
 def show(result: Result, args: argparse.Namespace, engine: str) -> int:
     """Print a result and write its witnesses; returns its exit status."""
+    from kcontract.errors import InputError
     from kcontract.report import json, text, verdicts
 
     report = result.report
-    paths = write_witnesses(result, Path(args.witnesses))
+    try:
+        paths = write_witnesses(result, Path(args.witnesses))
+    except InputError as error:  # the verdicts are worth more than their witnesses
+        paths = {}
+        print(f"kcontract: {error}", file=sys.stderr)
     if args.json:
         print(json.lines(report), end="")
         for gate, path in paths.items():
@@ -168,8 +175,8 @@ def limits(seconds: float | None, gibibytes: float | None) -> Limits:
     from kcontract.errors import UsageError
 
     for name, value in (("--timeout", seconds), ("--memory", gibibytes)):
-        if value is not None and not value > 0:
-            raise UsageError(f"{name} is {value:g}; give a number above 0")
+        if value is not None and not 0 < value < 1e6:
+            raise UsageError(f"{name} is {value:g}; give a number above 0 and below a million")
     standard = Limits()
     return Limits(
         load=max(standard.load, seconds or 0),
