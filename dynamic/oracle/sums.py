@@ -9,7 +9,8 @@ The laws (S = Σx, A = Σ|x|, Q = Σx², N terms, u the accumulator's unit round
   Q. That is a mean: the integral of a squared bridge fluctuates by as much again, hence N/3 for Q too (on an H200 N/6
   needed λ = 4.1 among half a million sums of 64 terms).
 
-The last is only used where a sample of the terms looks exchangeable: see ``structured``.
+The last is only used where a sample of the terms looks exchangeable (see ``structured``), and grows where sums of
+sampled rows, in their own order, have larger partial sums than that: see ``trend``.
 
 Terms that are nothing beside the rest do not count. Rounded to nearest, an addition errs by at most the size of either
 operand, so of all additions that take in negligible terms only (of mass m) the errors add up to m: with N the number
@@ -40,6 +41,7 @@ SAMPLE = 128
 ROWS = 8
 DISTINCT = 64
 FEW = 256
+TREND = 2.0
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -82,6 +84,33 @@ def sample_rows(x: Tensor, dims: tuple[int, ...]) -> NDArray[np.float64]:
     return found
 
 
+def trend(rows: Tensor) -> float:
+    """How much larger the partial sums of some sums are than the exchangeable law takes them; 1 below ``TREND``.
+
+    ``rows`` (sums × terms) holds all terms in their order. The root of the mean square of the prefixes (at most about
+    2048 of them) over sqrt((S² + Q)/3): 0.7 to 1 for exchangeable terms (over 2 in one sum of some thousand); of smooth
+    ones it grows with N.
+    """
+    n = rows.shape[1]
+    block = max(1, n // 1024)
+    steps = rows[:, : n // block * block].unflatten(1, (-1, block)).sum(-1) if block > 1 else rows
+    law = rows.sum(1).square_() + rows.square().sum(1)
+    ratio = steps.cumsum(1).square_().mean(1).mul_(3).div_(law).nan_to_num_(0.0, 0.0)
+    largest = float(ratio.max()) ** 0.5 if ratio.numel() else 0.0
+    return largest if largest > TREND else 1.0
+
+
+def whole_rows(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """All terms of up to ROWS evenly spaced sums of ``x`` over ``dims``."""
+    kept = [d for d in range(x.dim()) if d not in dims]
+    room, cut = ROWS, [slice(None)] * x.dim()
+    for d in kept:
+        cut[d] = slice(None, None, -(-x.shape[d] // room))
+        room = max(1, room // len(range(x.shape[d])[cut[d]]))
+    part = x[tuple(cut)].permute(*kept, *dims)
+    return part.reshape(-1, part.shape[len(kept) :].numel())
+
+
 def fresh_sum(
     ctx: BoundMode,
     op: str,
@@ -90,9 +119,11 @@ def fresh_sum(
     squares: Callable[[], Tensor],
     sizes: Callable[[], Tensor],
     sample: Callable[[], NDArray[np.float64]],
+    whole_sums: Callable[[], Tensor],
     exact: Callable[[Tensor], bool] | None = None,
 ) -> Err:
-    """The error of adding up ``n`` terms a result ``s``; Q, A and a sample of terms are computed when needed.
+    """The error of adding up ``n`` terms a result ``s``; Q, A, a sample of terms and whole sums are computed when
+    needed.
 
     ``exact`` tells, from Σ|x|, whether no partial sum can round (see ``on_lattice``).
     """
@@ -116,7 +147,7 @@ def fresh_sum(
         variance += s * s * ((p / 3 + 1) * model.u_part**2)
         k += n / p * (p / 3 + 1) * model.u_part**2
     i = variance.add_(q, alpha=k).sqrt_()
-    ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))", n)
+    ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))·trend", n)
     largest = float(torch.maximum(s * s, q).nan_to_num(0.0, 0.0).max().sqrt()) if s.numel() else 0.0
     if structured(sample(), n, model.u, largest):
         whole = sizes()
@@ -125,7 +156,7 @@ def fresh_sum(
             return Err()
         ctx.record(op, "gamma_N·Σ|x|", n)
         return Err(whole * (model.factor(n) / ctx.lam), None, None)
-    return Err(None, i, None)
+    return Err(None, i.mul_(trend(whole_sums())), None)
 
 
 def on_lattice(x: Tensor, whole: Tensor, u: float) -> bool:
@@ -164,6 +195,7 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         lambda: norm(x, 2, dims, keepdim=keepdim).square_(),
         lambda: norm(x, 1, dims, keepdim=keepdim),
         rows,
+        lambda: whole_rows(few, dims),
         (lambda whole: on_lattice(x, whole, ctx.u)) if e.exact and not (ctx.model.block or ctx.model.parts) else None,
     )
     c, i = new.c if new.exact and n > 1 else plus(new.c, mass), new.i

@@ -11,7 +11,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
-from kcontract.dynamic.oracle.sums import SAMPLE, SHORT
+from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, trend
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def product(
     b: Tensor,
     n: int,
     shared: tuple[Tensor | None, Tensor | None] = (None, None),
+    rows: Callable[[], Tensor] | None = None,
 ) -> Err:
     """The error of y = mul(a, b), each element a sum of ``n`` products; ``mul`` is bilinear and monotone on >= 0.
 
@@ -44,7 +45,8 @@ def product(
     (a shifted mean), or the sign of the value (a scale), or neither: |c_a·b| + |(c_a·sgn a)·b| + 2·sqrt(c_a²b²)
     (a few choices that rounding makes have any signs: four of them at λ = 4), and sqrt(i_a²b² + a²i_b²) for the
     independent ones. ``shared`` gives what of the carried error all results of one row
-    or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32.
+    or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32. ``rows`` gives
+    the products of some results in their order: the law grows where they have a ``trend``.
     """
     model, ea, eb = ctx.model, ctx.err(a), ctx.err(b)
     c = i = None
@@ -59,7 +61,7 @@ def product(
             extra += model.factor(2 * n if n <= SHORT else n) / ctx.lam
             k = s2 = 0.0
         else:
-            ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))", n)
+            ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))·trend", n)
             if model.block:
                 size = min(n, model.block)
                 k += (size * size / 3 + size + size / 3 + 1) * model.u_block**2
@@ -70,6 +72,8 @@ def product(
                 ctx.record(op, "u·N/8·sqrt(S² + Q)", n)
                 cut = (2 * model.u * n / MMA_DEPTH / ctx.lam) ** 2
                 k, s2 = k + cut, s2 + cut
+            larger = 1.0 if rows is None or not y.numel() else trend(rows())
+            k, s2 = k * larger**2, s2 * larger**2
         i = torch.mul(y, y).mul_(s2) if s2 else None
         for found in _independent(ctx, mul, a, b, ea, eb, k):
             i = _gather(i, found)
@@ -241,12 +245,23 @@ def common(ctx: BoundMode, a: Tensor, b: Tensor) -> tuple[Tensor | None, Tensor 
     return row, column
 
 
+def _rows_of(a: Tensor, b: Tensor) -> Tensor:
+    """The products of 16 results of a @ b (of one matrix of a batch), in their order."""
+    if a.dim() == 3:
+        a, b = a[a.shape[0] // 2], b[b.shape[0] // 2]
+    left = a.reshape(-1, a.shape[-1])
+    left = left[:: max(1, -(-left.shape[0] // 4))]
+    right = b.reshape(b.shape[0], -1).t()
+    right = right[:: max(1, -(-right.shape[0] // 4))]
+    return (left.unsqueeze(1) * right.unsqueeze(0)).flatten(0, 1)
+
+
 @rule("mm", "bmm", "mv", "dot", "vdot")
 def products(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
     """y = ab: see ``product``, N the inner length (Higham, section 3.5)."""
     shared = common(ctx, a, b) if a.dim() > 1 and b.dim() > 1 else (None, None)
     mul = torch.bmm if a.dim() == 3 else torch.mm if b.dim() == 2 else torch.mv if a.dim() == 2 else torch.dot
-    return product(ctx, "matmul", y, mul, a, b, a.shape[-1], shared)
+    return product(ctx, "matmul", y, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b))
 
 
 @rule("addmm", "baddbmm", "addmv")
@@ -260,7 +275,7 @@ def with_addend(
     if alpha not in (0, 1):
         inner = inner / alpha
     shared = common(ctx, a, b) if b.dim() > 1 else (None, None)
-    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared)
+    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b))
     fresh = ctx.fresh(y, 1.0)
     if ctx.model.u_step:
         fresh = fresh.add_(inner.abs(), alpha=abs(alpha) * ctx.model.u_step / 2)
@@ -287,7 +302,22 @@ def convolution(
     if ia is not None and groups == 1:
         mean = w.mean(1 if transposed else 0, keepdim=True)
         row = mul(ia * ia, mean * mean).clamp_(min=0.0).sqrt_()
-    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None))
+
+    def rows() -> Tensor:
+        rank = y.dim() - 2
+        steps, edges, gaps = (list(v) * (rank if len(v) == 1 else 1) for v in (stride, padding, dilation))
+        padded = torch.nn.functional.pad(x, [k for edge in reversed(edges) for k in (edge, edge)])
+        found = []
+        for j in range(ROWS):
+            item, channel, *place = (k * (2 * j + 1) // (2 * ROWS) for k in (y.shape[0], *y.shape[1:]))
+            first = channel * groups // y.shape[1] * w.shape[1]
+            window = [slice(first, first + w.shape[1])]
+            for at, s, gap, k in zip(place, steps, gaps, w.shape[2:], strict=True):
+                window.append(slice(at * s, at * s + gap * (k - 1) + 1, gap))
+            found.append((padded[item][tuple(window)] * w[channel]).reshape(-1))
+        return torch.stack(found)
+
+    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None), None if transposed else rows)
     if bias is None:
         return part
     eb = ctx.err(bias).systematic()

@@ -103,3 +103,43 @@ def test_four_choices_of_any_sign_stay_inside_a_product_at_half_of_lambda() -> N
         y = a @ b
     whole = mode.err(y).total()
     assert whole is not None and float(whole) * mode.lam / 2 >= 4.0
+
+
+def _in_order(terms: Any) -> Any:
+    total = torch.zeros_like(terms[..., 0])
+    for k in range(terms.shape[-1]):
+        total = total + terms[..., k]
+    return total
+
+
+def _smooth(n: int) -> Any:
+    walk = torch.randn(16, n, generator=torch.Generator().manual_seed(n)).cumsum(-1)
+    return walk - walk.mean(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("n", [512, 4096])
+def test_a_product_of_smooth_rows_has_larger_partial_sums(n: int) -> None:
+    x, w = _smooth(n), torch.full((n, 4), 1 / n)
+    told = oracle.run(torch.matmul, [x, w]).outputs[0]
+    found = _in_order(x.unsqueeze(1) * w.t())
+    for result in (oracle.compare(found, told), oracle.compare(x @ w, told)):
+        assert result.ok and result.required < 4
+    half = _in_order((x.unsqueeze(1) * w.t()).bfloat16()).float()
+    assert not oracle.compare(half, told).ok
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    mixed = oracle.run(torch.matmul, [x[:, order], w]).outputs[0]
+    assert float(told.bound.median()) > 3 * float(mixed.bound.median()), "shuffled, the same terms have no trend"
+
+
+def test_sums_over_two_periods_and_windows_of_a_smooth_image_stay_inside() -> None:
+    noise = torch.Generator().manual_seed(1)
+    x = torch.sin(torch.arange(20000) * (4 * torch.pi / 20000)) + 0.1 * torch.randn(8, 20000, generator=noise)
+    result = oracle.compare(_in_order(x), oracle.run(lambda t: t.sum(-1), [x]).outputs[0])
+    assert result.ok and result.required < 4
+    wave = torch.sin(torch.linspace(0, 6 * torch.pi, 96))
+    image, kernel = (wave[:, None] * wave.roll(9) + wave[:, None])[None, None], torch.full((1, 1, 64, 64), 1 / 4096)
+    told = oracle.run(torch.nn.functional.conv2d, [image, kernel]).outputs[0]
+    terms = torch.nn.functional.unfold(image, 64)[0].t() / 4096
+    result = oracle.compare(_in_order(terms).reshape(1, 1, 33, 33), told)
+    assert result.ok and result.required < 4
+    assert not oracle.compare(torch.zeros(1, 1, 33, 33), told).ok
