@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -52,3 +53,25 @@ def test_a_float_sum_depends_on_the_order_and_an_integer_sum_does_not(how: str) 
 def test_exact_float_sums_agree_in_every_order() -> None:
     floats = np.random.default_rng(1).integers(-1000, 1000, 1024).astype("f4")
     assert {total("f32", "red", floats, s) for s in range(4)} == {floats[:512].sum().tobytes()}
+
+
+@pytest.mark.parametrize(("operation", "wanted"), [
+    ("atom.global.add.u64 %d9, [%d8], %d6;", lambda old, x: old + x),
+    ("red.global.max.s64 [%d8], %d6;", lambda old, x: np.maximum(old, x)),
+    ("atom.global.exch.b64 %d9, [%d8], %d6;", lambda old, x: x),
+    ("atom.global.cas.b64 %d9, [%d8], %d10, %d6;", lambda old, x: x),
+    ("ld.global.b64 %d9, [%d8];\ncopysign.f64 %d9, %d9, %d6;\nst.global.b64 [%d8], %d9;",
+     lambda old, x: np.copysign(x.view("f8"), old.view("f8")).view("i8")),
+])  # fmt: skip
+def test_words_of_64_bits_are_whole(operation: str, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> None:
+    body = (
+        "shl.b64 %d7, %d3, 1;\nadd.s64 %d8, %d2, %d7;\nadd.s64 %d7, %d1, %d7;\nld.global.b64 %d6, [%d7];\n"
+        "ld.global.b64 %d10, [%d8];\n" + operation
+    )
+    random = np.random.default_rng(0)
+    old, given = (random.integers(-(1 << 62), 1 << 62, 512) for _ in range(2))
+    out = old.copy()
+    artifact = Artifact("k", Target.parse("sm_100"), ptx=_FRAME.format(body=body), metadata={"shared": 1024})
+    record = SimulatorEngine("sm_100").run(artifact, Launch((1, 1, 1)), {"in": given, "out": out})
+    assert record.diagnoses == ()
+    np.testing.assert_array_equal(out[:128], wanted(old[:128], given[:128]))

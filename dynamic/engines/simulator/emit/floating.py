@@ -175,9 +175,9 @@ def function(g: Gen, i: Ins) -> None:
 @form("copysign")
 def copysign(g: Gen, i: Ins) -> None:
     kind = i.type()
-    bits, top = ("u4", 1 << 31) if kind == "f32" else ("u8", 1 << 63)
+    bits, dtype, top = ("b32", "u4", 1 << 31) if kind == "f32" else ("b64", "u8", 1 << 63)
     a, b = g.src(i.args[1], bits), g.src(i.args[2], bits)
-    mask, rest = g.const(top, bits), g.const(~top, bits)
+    mask, rest = g.const(top, dtype), g.const(~top, dtype)
     g.assign(i.args[0], bits, f"({a} & {mask}) | ({b} & {rest})")
 
 

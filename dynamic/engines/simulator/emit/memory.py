@@ -95,9 +95,10 @@ def atomic(g: Gen, i: Ins) -> None:
     i.flag("noftz")
     hints(i)
     space, count = space_of(i), count_of(i)
-    bits = f"u{REPRESENTATION[kind][1:]}" if REPRESENTATION[kind] != "c16" else "c16"
-    if bits == "c16":
+    if kind == "b128":
         raise i.bad("128-bit atomics are not known")
+    size = int(REPRESENTATION[kind][1:])
+    bits = f"b{8 * size}"
     returns = i.op == "atom"
     where = i.args[1] if returns else i.args[0]
     if signals:
@@ -112,7 +113,7 @@ def atomic(g: Gen, i: Ins) -> None:
     names = []
     for k in range(count):
         operands = [g.src(parts(x, count, i)[k], bits) for x in (rest if op == "cas" else rest[:1])]
-        offset = f" + {k * int(bits[1:])}" if k else ""
+        offset = f" + {k * size}" if k else ""
         name = g.temp()
         wanted = returns and not isinstance(results[k], Sink)
         g.emit(
