@@ -7,19 +7,38 @@ A size is B x T x H x HV; K = V = 128, bfloat16, no initial state. One line a ca
 times, from the profiler), eager time and launches, all medians in ms, and the ratio to the floor or to ours. The floor
 is 224 KB a chunk and head, what two fused passes must move, over 4.3 TB/s, an H200's copy bandwidth.
 
-`--peers` measures the peers too: on Hopper with Triton 3.4 to 3.7.0 flash-linear-attention refuses this backward (wrong
-dbeta and dg), so there it is switched on for timing only. Its tuning takes minutes a size. Without it the dated table
-below is printed.
+`--peers` re-times the installed peers too, at two sizes unless told otherwise, after the dated table below, which holds
+their tuned figures. Each peer and size runs in a process of its own that is ended after LIMIT seconds. On Hopper with
+Triton 3.4 to 3.7.0 flash-linear-attention refuses this backward (wrong dbeta and dg), so there it is switched on for
+timing only. Its tuning takes minutes a size, so each of its kernels is pinned to one configuration: the line says so,
+and its time is an upper bound of what tuning would find.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
+import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 SIZES = "1x2048x8x8,8x2048x32x32"
+
+LIMIT = 150
+"""Seconds a peer has for one size, its compiling included."""
+
+PEERS = {"fla": "fla.ops.gated_delta_rule", "flash_qla": "flash_qla"}
+"""Module of each peer's `chunk_gated_delta_rule`."""
+
+PINNED = "not tuned: each kernel pinned to its first configuration of 4 warps"
+
+SHOW = "device {device:.3f} eager {eager:.3f} launches {launches} forward {forward:.3f}"
 
 PEERS_ON_H200 = {
     # (B, T, H, HV): {peer: (device ms or None, eager ms)}; backward, bfloat16, K = V = 128; device sums kernel times.
@@ -89,54 +108,87 @@ def graph_time(size: tuple[int, ...]) -> float:
     return float(triton.testing.do_bench_cudagraph(call, rep=20, return_mode="median"))
 
 
-def peers() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
+def pin_autotuners() -> None:
+    """Leave every autotuner made from here on one configuration, the first of 4 warps, so that nothing is tuned."""
+    from triton.runtime.autotuner import Autotuner
+
+    made = Autotuner.__init__
+
+    def pinned(self: Any, fn: Any, arg_names: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
+        chosen = [x for x in configs or [] if x.num_warps == 4] or configs or []
+        made(self, fn, arg_names, chosen[:1], *args, **kwargs)
+
+    Autotuner.__init__ = pinned
+
+
+def measure_peer(name: str, size: tuple[int, ...]) -> dict[str, float]:
     os.environ.update(FLA_TILELANG="0", FLA_FLASH_QLA="0")
-    try:
+    pin_autotuners()
+    if name == "fla":
         import fla.ops.common.chunk_o as chunk_o
-        from fla.ops.gated_delta_rule import chunk_gated_delta_rule as theirs
 
         chunk_o.TRITON_ABOVE_3_7_1 = True
-        found["fla"] = theirs
-    except ImportError:
-        print("fla: not installed")
-    try:
-        from flash_qla import chunk_gated_delta_rule as qla
+    return measure(importlib.import_module(PEERS[name]).chunk_gated_delta_rule, size)
 
-        found["flash_qla"] = qla
-    except ImportError:
-        print("flash_qla: not installed")
-    return found
+
+def bounded(command: list[str], limit: float) -> str | None:
+    """What ``command`` printed, or None where it ran past ``limit`` seconds: it is ended then, with all it started."""
+    with tempfile.TemporaryFile("w+") as out:
+        child = subprocess.Popen(command, stdout=out, start_new_session=True)
+        try:
+            child.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        out.seek(0)
+        return out.read()
+
+
+def peer_line(name: str, text: str, ours: float) -> str:
+    if importlib.util.find_spec(PEERS[name].split(".")[0]) is None:
+        return f"{name}: not installed"
+    printed = bounded([sys.executable, __file__, "--one", name, "--sizes", text], LIMIT)
+    if printed is None:
+        return f"{text} {name}: not done in {LIMIT} s"
+    lines = [line for line in printed.splitlines() if line.startswith("{")]
+    if not lines:
+        return f"{text} {name}: failed, see its error above"
+    got = json.loads(lines[-1])
+    note = f" ({PINNED})" if name == "fla" else ""
+    return f"{text} {name}: {SHOW.format(**got)} ratio {got['device'] / ours:.2f} of ours{note}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time the gated delta rule's backward")
-    parser.add_argument(
-        "--peers", action="store_true", help="measure installed peers instead of printing the dated table"
-    )
+    parser.add_argument("--peers", action="store_true", help="re-time the installed peers too")
     parser.add_argument("--sizes", default=SIZES, help="comma-separated BxTxHxHV")
+    parser.add_argument("--one", choices=PEERS, help="time one peer at one size, as --peers does, and print JSON")
     options = parser.parse_args()
+    sizes = {text: tuple(int(x) for x in text.split("x")) for text in options.sizes.split(",")}
+    if options.one:
+        (size,) = sizes.values()
+        print(json.dumps(measure_peer(options.one, size)))
+        return
     from kcontract.kernels.gdn import chunk_gated_delta_rule
 
-    others = peers() if options.peers else {}
-    for text in options.sizes.split(","):
-        size = tuple(int(x) for x in text.split("x"))
+    for text, size in sizes.items():
         B, T, _, HV = size
         floor = 224e3 * B * -(-T // 64) * HV / 4.3e12 * 1e3
         ours = measure(chunk_gated_delta_rule, size)
-        show = "device {device:.3f} eager {eager:.3f} launches {launches} forward {forward:.3f}"
         ratio = ours["device"] / floor
-        print(f"{text} ours: {show.format(**ours)} graph {graph_time(size):.3f} floor {floor:.3f} ratio {ratio:.2f}")
-        for name, function in others.items():
-            got = measure(function, size)
-            print(f"{text} {name}: {show.format(**got)} ratio {got['device'] / ours['device']:.2f} of ours")
-        for name, (device, eager) in ({} if others else PEERS_ON_H200.get(size, {})).items():
+        print(f"{text} ours: {SHOW.format(**ours)} graph {graph_time(size):.3f} floor {floor:.3f} ratio {ratio:.2f}")
+        for name, (device, eager) in PEERS_ON_H200.get(size, {}).items():
             compared, kind = (
                 (eager / ours["device"], "eager") if device is None else (device / ours["device"], "device")
             )
             print(
                 f"{text} {name} (dated): device {device} eager {eager} ratio {compared:.2f} of our device time ({kind})"
             )
+        for name in PEERS if options.peers else ():
+            print(peer_line(name, text, ours["device"]), flush=True)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,8 @@ def _meet(cum, s, i):
 def prepare_channel(
     q, k, g, beta, A, A32, P, Qg, Kg, Kr, GC, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, HV,
-    K: tl.constexpr, C: tl.constexpr, SOLVE: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr,
+    K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, SOLVE: tl.constexpr, VARLEN: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Grid (HV, chunks). Write P, Qg = scale Gam Q, Kg = Gam K, Kr = r K, GC; with SOLVE also A and A32."""
     hv = tl.program_id(0)
@@ -43,37 +44,45 @@ def prepare_channel(
     n, first, left_over = place(chunk, cu_seqlens, chunk_sequence, chunk_start, T, NT, N, VARLEN, C)
     if n < N:
         i = tl.arange(0, C)
-        d = tl.arange(0, K)
         inside = i < left_over
         tile = chunk.to(tl.int64) * HV + hv
         shared = (first * H + hk) * K
         own = (first * HV + hv) * K
-        q_tile = tl.load(grid2(q + shared, i, d, H * K, 1), mask=inside[:, None], other=0.0).to(tl.float32)
-        k_tile = tl.load(grid2(k + shared, i, d, H * K, 1), mask=inside[:, None], other=0.0).to(tl.float32)
-        cum = tl.cumsum(tl.load(grid2(g + own, i, d, HV * K, 1), mask=inside[:, None], other=0.0).to(tl.float32), 0)
         QK = tl.zeros((C, C), dtype=tl.float32)
         KK = tl.zeros((C, C), dtype=tl.float32)
-        for s in tl.range(1, C // 16, num_stages=1):
-            left, right = _meet(cum, s, i)
-            if SOLVE:
-                met = tl.trans(right * k_tile)
-                QK = tl.dot(left * q_tile, met, QK, input_precision=PRECISION)
-                KK = tl.dot(left * k_tile, met, KK, input_precision=PRECISION)
-            else:
-                met = tl.trans((right * k_tile).to(k.dtype.element_ty))
-                QK = tl.dot((left * q_tile).to(k.dtype.element_ty), met, QK, input_precision=PRECISION)
-        difference = tl.zeros((C, K), dtype=tl.float32)
-        for s in tl.range(0, 16, num_stages=1):
-            j = i - s
-            pair = (j >= i // 16 * 16) & inside
-            step = tl.load(grid2(g + own, j + 1, d, HV * K, 1), mask=(pair & (s > 0))[:, None], other=0.0)
-            difference += step.to(tl.float32)
-            other = tl.load(grid2(k + shared, j, d, H * K, 1), mask=pair[:, None], other=0.0).to(tl.float32)
-            other *= tl.exp(difference)
-            hit = (i[None, :] == j[:, None]) & pair[:, None]
-            QK = tl.where(hit, tl.sum(q_tile * other, 1)[:, None], QK)
-            if SOLVE:
-                KK = tl.where(hit, tl.sum(k_tile * other, 1)[:, None], KK)
+        for start in tl.range(0, K, BK, num_stages=1):
+            d = start + tl.arange(0, BK)
+            q_tile = tl.load(grid2(q + shared, i, d, H * K, 1), mask=inside[:, None], other=0.0).to(tl.float32)
+            k_tile = tl.load(grid2(k + shared, i, d, H * K, 1), mask=inside[:, None], other=0.0).to(tl.float32)
+            cum = tl.cumsum(tl.load(grid2(g + own, i, d, HV * K, 1), mask=inside[:, None], other=0.0).to(tl.float32), 0)
+            for s in tl.range(1, C // 16, num_stages=1):
+                left, right = _meet(cum, s, i)
+                if SOLVE:
+                    met = tl.trans(right * k_tile)
+                    QK = tl.dot(left * q_tile, met, QK, input_precision=PRECISION)
+                    KK = tl.dot(left * k_tile, met, KK, input_precision=PRECISION)
+                else:
+                    met = tl.trans((right * k_tile).to(k.dtype.element_ty))
+                    QK = tl.dot((left * q_tile).to(k.dtype.element_ty), met, QK, input_precision=PRECISION)
+            difference = tl.zeros((C, BK), dtype=tl.float32)
+            for s in tl.range(0, 16, num_stages=1):
+                j = i - s
+                pair = (j >= i // 16 * 16) & inside
+                step = tl.load(grid2(g + own, j + 1, d, HV * K, 1), mask=(pair & (s > 0))[:, None], other=0.0)
+                difference += step.to(tl.float32)
+                other = tl.load(grid2(k + shared, j, d, H * K, 1), mask=pair[:, None], other=0.0).to(tl.float32)
+                other *= tl.exp(difference)
+                hit = (i[None, :] == j[:, None]) & pair[:, None]
+                QK += tl.where(hit, tl.sum(q_tile * other, 1)[:, None], 0.0)
+                if SOLVE:
+                    KK += tl.where(hit, tl.sum(k_tile * other, 1)[:, None], 0.0)
+            last = tl.sum(tl.where(i[:, None] == C - 1, cum, 0.0), 0)
+            rows = grid2(tile * C * K, i, d, K, 1)
+            gam = tl.exp(cum)
+            tl.store(Qg + rows, (scale * gam * q_tile).to(Qg.dtype.element_ty))
+            tl.store(Kg + rows, (gam * k_tile).to(Kg.dtype.element_ty))
+            tl.store(Kr + rows, (tl.exp(last[None, :] - cum) * k_tile).to(Kr.dtype.element_ty))
+            tl.store(GC + tile * K + d, tl.exp(last))
         square = grid2(tile * C * C, i, i, C, 1)
         tl.store(P + square, (scale * QK).to(P.dtype.element_ty))
         if SOLVE:
@@ -81,13 +90,6 @@ def prepare_channel(
             a = inverse_of_unit_lower(tl.where(i[:, None] > i[None, :], b[:, None] * KK, 0.0), C, PRECISION)
             tl.store(A + square, a.to(A.dtype.element_ty))
             tl.store(A32 + square, a)
-        last = tl.sum(tl.where(i[:, None] == C - 1, cum, 0.0), 0)
-        rows = grid2(tile * C * K, i, d, K, 1)
-        gam = tl.exp(cum)
-        tl.store(Qg + rows, (scale * gam * q_tile).to(Qg.dtype.element_ty))
-        tl.store(Kg + rows, (gam * k_tile).to(Kg.dtype.element_ty))
-        tl.store(Kr + rows, (tl.exp(last[None, :] - cum) * k_tile).to(Kr.dtype.element_ty))
-        tl.store(GC + tile * K + d, tl.exp(last))
 
 
 @triton.jit(do_not_specialize=SIZES)

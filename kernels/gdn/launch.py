@@ -104,7 +104,8 @@ def prepare(p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor
     square, P = (float32.new_empty(A.shape), float32.new_empty(A.shape)) if solve else (A, torch.empty_like(A))
     rows = (*tiles, CHUNK, p.K)
     place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV)
-    constants = {"K": p.K, "C": CHUNK, "SOLVE": solve, "VARLEN": c.varlen, "PRECISION": precision(k)}
+    sizes = {"K": p.K, "C": CHUNK, "BK": min(p.K, 128)}
+    constants = {**sizes, "SOLVE": solve, "VARLEN": c.varlen, "PRECISION": precision(k)}
     if p.channelwise:
         Kg, Kr = (k.new_empty(rows) for _ in range(2))
         Qg = float32.new_empty(rows) if solve else k.new_empty(rows)
@@ -161,12 +162,13 @@ def plan(p: Problem, c: Chunks, directions: int, k: Tensor) -> Plan:
 
     128 rows would take 544 to 576 columns of Tensor Memory, more than there are. Composing segments multiplies by K x K
     float32 matrices, rounded to tf32, in shared memory: too coarse for float32 inputs, too large for K = 256 and for
-    sm_120.
+    sm_120. From sm_100 on, float32 or K = 256 gets tiles of 32 rows, both together of 16: see `scan`.
     """
     heads, device = directions * p.N * p.HV, describe(k.device)
     small = k.element_size() == 2 and p.K <= 128 and device.shared_memory > 200_000
     if not small:
-        return Plan(64, 1, 1)
+        wide = (k.element_size() == 4) + (p.K > 128) if device.major >= 10 else 0
+        return Plan(64 >> wide, 1, 1)
     if device.major == 9 and p.V >= 128 and heads * (p.V // 128) >= device.processors:
         return Plan(128, 1, 2)
     return Plan(64, max(1, min(device.processors // (heads * (p.V // 64)), c.per_sequence // SEGMENT)), 2)
@@ -192,7 +194,7 @@ def run_scan(
             K=p.K, C=CHUNK, BV=way.rows, NSEG=way.segments, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
             BACKWARD=do is not None, SUMMARY=not final, PRECISION=precision(q),
-            STAGES=way.stages, num_warps=way.rows // 16,
+            STAGES=way.stages, num_warps=max(4, way.rows // 16),
         )  # fmt: skip
 
 
@@ -230,17 +232,21 @@ def backward(
     run_scan(p, c, x, q, v, beta, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     constants = {"GROUP": group, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
     written = (dq, dk, *sums, dg, db)
+    wide, major = k.element_size() == 2, describe(k.device).major
+    # With 16 warps Triton takes mma.sync instead of tcgen05, which would need 576 to 896 columns of Tensor Memory.
+    full = major == 10 and (not wide or (p.K > 128 and not p.channelwise))
     if p.channelwise:
         gradients_channel[(p.H, c.count)](
-            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *written, *place, **constants, BK=64, BV=64, num_warps=8
-        )
+            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *written, *place, **constants,
+            BK=64, BV=64, num_warps=16 if full else 8,
+        )  # fmt: skip
     else:
-        wide = k.element_size() == 2
         # One block of 64 channels for K = 64 does not compile for sm_100 with Triton 3.6.
-        narrow = not wide or (p.K == 64 and describe(k.device).major >= 10)
+        narrow = not wide or (p.K == 64 and major >= 10)
         gradients_scalar[(p.H, c.count)](
             q, k, v, beta, x.ga, do, h, dh, Vn, KS, Y, *written, *place, **constants,
-            BK=32 if narrow else 64, BV=min(p.V, 128 if wide else 64), num_warps=4,
+            BK=32 if narrow else 64, BV=min(p.V, 128 if wide else 64),
+            num_warps=16 if full else 4,
         )  # fmt: skip
     return *results, dh0
 

@@ -19,7 +19,7 @@ from kcontract.kernels.gdn.tiles import SIZES, decay_from, grid2, inverse_of_uni
 def prepare_scalar(
     q, k, g, beta, ga, A, A32, P, P16, rows, Qg, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H, HV,
-    K: tl.constexpr, C: tl.constexpr, SOLVE: tl.constexpr, KEEP: tl.constexpr, VARLEN: tl.constexpr,
+    K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, SOLVE: tl.constexpr, KEEP: tl.constexpr, VARLEN: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Grid (HV, chunks). Write P; with SOLVE also ga, A and A32 (A before rounding), else Qg = scale Gam Q; with KEEP
@@ -33,30 +33,36 @@ def prepare_scalar(
     n, first, left = place(chunk, cu_seqlens, chunk_sequence, chunk_start, T, NT, N, VARLEN, C)
     if n < N:
         i = tl.arange(0, C)
-        d = tl.arange(0, K)
         inside = i < left
         tile = chunk.to(tl.int64) * HV + hv
         token = (first * H + hk) * K
-        k_tile = tl.load(grid2(k + token, i, d, H * K, 1), mask=inside[:, None], other=0.0)
-        q_tile = tl.load(grid2(q + token, i, d, H * K, 1), mask=inside[:, None], other=0.0)
         square = grid2(tile * C * C, i, i, C, 1)
         if SOLVE:
             cum = tl.cumsum(tl.load(g + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32), 0)
+        else:
+            cum = tl.load(ga + tile * C + i)
+        QK = tl.zeros((C, C), dtype=tl.float32)
+        KK = tl.zeros((C, C), dtype=tl.float32)
+        for start in tl.static_range(0, K, BK):
+            d = start + tl.arange(0, BK)
+            k_tile = tl.load(grid2(k + token, i, d, H * K, 1), mask=inside[:, None], other=0.0)
+            q_tile = tl.load(grid2(q + token, i, d, H * K, 1), mask=inside[:, None], other=0.0)
+            QK = tl.dot(q_tile, tl.trans(k_tile), QK, input_precision=PRECISION)
+            if SOLVE:
+                KK = tl.dot(k_tile, tl.trans(k_tile), KK, input_precision=PRECISION)
+            else:
+                scaled = q_tile.to(tl.float32) * (scale * tl.exp(cum))[:, None]
+                tl.store(Qg + grid2(tile * C * K, i, d, K, 1), scaled.to(Qg.dtype.element_ty))
+        if SOLVE:
             tl.store(ga + tile * C + i, cum)
             b = tl.load(beta + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32)
-            KK = tl.dot(k_tile, tl.trans(k_tile), input_precision=PRECISION)
             M = tl.where(i[:, None] > i[None, :], decay_from(cum, C) * KK, 0.0)
             a = inverse_of_unit_lower(b[:, None] * M, C, PRECISION)
             tl.store(A32 + square, a)
             if KEEP:
                 a = -tl.dot(M, a, input_precision=PRECISION)
             tl.store(A + square, a.to(A.dtype.element_ty))
-        else:
-            cum = tl.load(ga + tile * C + i)
-            scaled = q_tile.to(tl.float32) * (scale * tl.exp(cum))[:, None]
-            tl.store(Qg + grid2(tile * C * K, i, d, K, 1), scaled.to(Qg.dtype.element_ty))
-        p = tl.dot(q_tile, tl.trans(k_tile), input_precision=PRECISION)
-        p = scale * p * decay_from(cum, C)
+        p = scale * QK * decay_from(cum, C)
         tl.store(P + square, p.to(P.dtype.element_ty))
         if KEEP:
             tl.store(P16 + square, p.to(P16.dtype.element_ty))

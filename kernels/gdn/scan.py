@@ -8,6 +8,9 @@ over programs.
 The scan is affine in the state (``S -> S M + N`` for the transposed state), so a long sequence can be cut into segments
 when heads are few: SUMMARY runs every segment from zero, and from the identity to get M; the real scan then starts each
 segment from the composition of those before it.
+
+Tiles of 16 or 32 rows are for GPUs where 64 do not fit: their products are mma.sync, with no Tensor Memory, and a
+chunk's tiles are loaded where they are used, one after the other and k twice, so that they share their shared memory.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False
@@ -113,6 +116,11 @@ def _forward(
         else:
             S *= tl.exp(end)
             vn *= tl.exp(end - cum)[None, :]
+        if BV < 64:
+            if CHANNEL:
+                k_tile = tl.load(grid2(k + tile * C * K, i, d, K, 1))
+            else:
+                k_tile = tl.load(grid2(k + (first * H + hk) * K, i, d, H * K, 1), mask=inside[:, None], other=0.0)
         vn16 = vn.to(k.dtype.element_ty)
         S = tl.dot(vn16, k_tile, S, input_precision=PRECISION)
         if CHANNEL and OUTPUT and k.dtype.element_ty != tl.float32:
@@ -142,9 +150,14 @@ def _reverse(
         d16 = D.to(k.dtype.element_ty)
         b = tl.load(beta + (first + i) * HV + hv, mask=inside, other=0.0).to(tl.float32)
         do_t = tl.load(do + value, mask=within, other=0.0)
-        p = tl.load(grid2(P + tile * C * C, i, i, C, 1))
-        a = tl.load(grid2(A + tile * C * C, i, i, C, 1))
-        q_tile = tl.load(grid2(Qg + tile * C * K, i, d, K, 1))
+        if BV < 64:
+            decay = tl.load(GC + tile * K + d)[None, :] if CHANNEL else tl.exp(tl.load(ga + tile * C + C - 1))
+            q_tile = tl.load(grid2(Qg + tile * C * K, i, d, K, 1))
+            D = tl.dot(do_t, q_tile, D * decay, input_precision=PRECISION)
+        else:
+            p = tl.load(grid2(P + tile * C * C, i, i, C, 1))
+            a = tl.load(grid2(A + tile * C * C, i, i, C, 1))
+            q_tile = tl.load(grid2(Qg + tile * C * K, i, d, K, 1))
         if CHANNEL:
             k_tile = tl.load(grid2(k + tile * C * K, i, d, K, 1))
             dvn = tl.dot(d16, tl.trans(k_tile), input_precision=PRECISION)
@@ -153,6 +166,9 @@ def _reverse(
             cum = tl.load(ga + tile * C + i)
             end = tl.load(ga + tile * C + C - 1)
             dvn = tl.dot(d16, tl.trans(k_tile), input_precision=PRECISION) * tl.exp(end - cum)[None, :]
+        if BV < 64:
+            p = tl.load(grid2(P + tile * C * C, i, i, C, 1))
+            a = tl.load(grid2(A + tile * C * C, i, i, C, 1))
         dvn = tl.dot(do_t, p, dvn, input_precision=PRECISION)
         y = tl.dot(dvn.to(k.dtype.element_ty), a, input_precision=PRECISION)
         if not SUMMARY:
@@ -162,13 +178,15 @@ def _reverse(
         if not SUMMARY:
             tl.store(dv + value, y.to(dv.dtype.element_ty), mask=within)
         if CHANNEL:
-            D *= tl.load(GC + tile * K + d)[None, :]
             left = tl.load(grid2(Kg + tile * C * K, i, d, K, 1))
         else:
-            D *= tl.exp(end)
             y *= tl.exp(cum)[None, :]
             left = k_tile
-        D = tl.dot(do_t, q_tile, D, input_precision=PRECISION)
+            if BV < 64:
+                left = tl.load(grid2(k + (first * H + hk) * K, i, d, H * K, 1), mask=inside[:, None], other=0.0)
+        if BV >= 64:
+            D *= tl.load(GC + tile * K + d)[None, :] if CHANNEL else tl.exp(end)
+            D = tl.dot(do_t, q_tile, D, input_precision=PRECISION)
         D = tl.dot((-y).to(k.dtype.element_ty), left, D, input_precision=PRECISION)
     _leave(dh0, summary, D, x, seq_head, segment, segment == 0, V, K, NSEG, SUMMARY, WANTED)
 

@@ -7,6 +7,7 @@ import torch
 from kcontract.kernels.gdn import launch, reference
 from kcontract.kernels.gdn.problem import check
 
+PLAN = launch.plan
 NAMES = ("o", "final state", "q", "k", "v", "g", "beta", "initial state")
 
 
@@ -34,8 +35,11 @@ def errors(
 
     q, k, v, do = (x.to(dtype) for x in (q, k, v, do))
     p = check(q, k, v, g, beta, None, start, cu_seqlens)
-    launch.plan = lambda *_: launch.Plan(64, segments, 1)
     launch.describe = lambda _: launch.Device(1, 0, major)
+    if segments > 1:
+        launch.plan = lambda *_: launch.Plan(64, segments, 1)
+    else:
+        launch.plan = PLAN
     chunks = launch.locate(p, q, cu_seqlens)
     o, state, x = launch.forward(p, chunks, q, k, v, g, beta, start, True)
     got = launch.backward(p, chunks, q, k, v, g, beta, x.kept, start, do, dstate)
