@@ -51,9 +51,9 @@ def cause(gate: str, witness: Witness | None, sight: Answer | None, reports: Seq
     dtypes = "|".join(set(witness.dtypes.values())) if witness is not None else ""
     same = re.compile(rf"\b({dtypes})\b")
 
-    def rank(finding: Finding) -> tuple[int, int, bool]:
-        """The gravest first, then the likeliest gate, then the specialisation for the dtype that failed."""
-        return -finding.level.rank, order.index(finding.gate), not (dtypes and same.search(finding.message))
+    def rank(finding: Finding) -> tuple[bool, int, int]:
+        """The specialisation for the dtype that failed first, then the gravest, then the likeliest gate."""
+        return not (dtypes and same.search(finding.message)), -finding.level.rank, order.index(finding.gate)
 
     return min(found, key=rank, default=None)
 
