@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
 from kcontract.dynamic.oracle.sums import axes, sum_terms
@@ -128,3 +129,16 @@ def log_softmax_backward(ctx: BoundMode, y: Tensor, g: Tensor, logp: Tensor, dim
     pd = p * d.abs()
     fresh = ctx.fresh(y, 1.0).add_(clean(logp.abs().mul_(2.4).add_(5).mul_(pd)), alpha=ctx.u)
     return linear(ctx, y, [(eg, 1), (ed.systematic(), p), (el, None if el.exact else pd)], fresh)
+
+
+@rule("logaddexp", "logaddexp2")
+def log_add_exp(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
+    """y = m + ln(1 + exp(−|a − b|)), or in base 2: the variation of each argument, + u(2|y| + 2|m| + 14): the two parts
+    may cancel, the logarithm errs by an absolute 6u/ln 2 and the exponential's (5 + 2.4d)·exp(−d) is below 5u."""
+    func = ctx.function
+    parts = [
+        (variation(ctx, y, lambda v: func(v, b), a)[0], 1, a),
+        (variation(ctx, y, lambda v: func(a, v), b)[0], 1, b),
+    ]
+    fresh = y.abs().mul_(2).add_(torch.maximum(a, b).abs(), alpha=2).add_(14).mul_(ctx.u)
+    return linear(ctx, y, parts, fresh.nan_to_num_(0.0, 0.0))
