@@ -28,6 +28,13 @@ RANDOM = frozenset(
     {"bernoulli", "normal", "uniform", "random", "exponential", "multinomial", "randint_like", "poisson"}
 )
 
+WHOLE = frozenset(
+    {"mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv", "convolution", "pow", "prod", "addcmul"}
+)
+"""Arithmetic whose rules speak of roundings: of whole numbers it is exact."""
+OVERLOADS = {"pow_.Scalar": "Tensor_Scalar", "pow_.Tensor": "Tensor_Tensor"}
+"""In-place operations whose functional form has another overload name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -74,6 +81,7 @@ def _describe(func: Any) -> _Operation:
         overload = schema.overload_name or "default"
         if out_names:
             overload = "default" if overload == "out" else overload.replace("_out", "")
+        overload = OVERLOADS.get(f"{base}.{overload}", overload)
         functional = getattr(packet, overload, None)
         if functional is None:
             raise InputError(f"the reference writes in place through {func}, which the oracle cannot follow")
@@ -202,6 +210,12 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _errors(self, what: _Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
         self.current, self.function = what.base, what.functional
+        operands = [a for a in args if isinstance(a, torch.Tensor)]
+        if operands and not any(a.numel() for a in operands):
+            return (EXACT,) * (len(y) if isinstance(y, (tuple, list)) else 1)
+        if what.base in WHOLE and not y.is_floating_point():
+            doubt = any(not self.err(a).exact for a in operands)
+            return (Err(None, None, torch.ones_like(y, dtype=torch.bool)) if doubt else EXACT,)
         if what.rule is not None:
             errs = what.rule(self, y, *args, **kwargs)
         else:

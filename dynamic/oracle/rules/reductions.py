@@ -118,6 +118,10 @@ def norm(
     p = 2.0 if p is None else float(p)
     dims = axes(dim, x.dim())
     e = ctx.err(x)
+    if p == 0.0:  # the number of terms that are not 0
+        size = e.total()
+        near = None if size is None else (x.abs() <= size * ctx.lam) & (size > 0)
+        return largest_error(Err(None, None, either(e.und, near)), dims, keepdim)
     if p == 1.0:
         return sum_terms(ctx, "norm", x.abs(), e, y, dims, keepdim)
     if p in (float("inf"), float("-inf")):
@@ -295,10 +299,12 @@ def cumulative_extreme(ctx: BoundMode, y: Any, x: Tensor, dim: int) -> tuple[Err
 
 
 @rule("topk", "sort", "kthvalue", "median")
-def ordered(ctx: BoundMode, y: Any, x: Tensor, *args: Any, **kwargs: Any) -> tuple[Err, Err]:
+def ordered(ctx: BoundMode, y: Any, x: Tensor, *args: Any, **kwargs: Any) -> Any:
     """The k-th value errs by at most the largest error along the axis (sorting is 1-Lipschitz in the maximum norm);
     its index may be any whose term lies within the errors."""
     e = ctx.err(x)
+    if not isinstance(y, tuple):  # the median of all terms
+        return largest_error(e, axes(None, x.dim()), False)
     dim = _axis(ctx.current, args, kwargs)
     whole = e.total()
     value = Err(None, None, None if e.und is None else e.und.any(dim, keepdim=True).expand(y[0].shape))

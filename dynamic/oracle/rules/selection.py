@@ -61,7 +61,8 @@ def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
     doubt = ctx.err(cond).und
     if doubt is None or not bool(doubt.any()):
         return Err(parts[0], parts[1], und)
-    at = doubt.expand(y.shape).nonzero(as_tuple=True)
+    at: Any = doubt.expand(y.shape)
+    at = at.nonzero(as_tuple=True) if y.dim() else at
 
     def there(t: Any) -> Any:
         return t.expand(y.shape)[at] if isinstance(t, torch.Tensor) else t

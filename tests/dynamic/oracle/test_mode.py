@@ -212,3 +212,58 @@ def test_wrong_arguments_and_failing_references_are_refused_in_a_sentence() -> N
     assert set(run(torch.relu, [x], grads=[torch.ones(4)]).grads) == {"input 0"}
     with pytest.raises(InputError, match="the reference cannot be followed in float64: ZeroDivisionError"):
         run(lambda x: x * (1 // 0), [x])
+
+
+def test_whole_numbers_are_exact_in_products_powers_and_windows() -> None:
+    a = torch.arange(9).reshape(3, 3)
+    for fn in (lambda a: a @ a, lambda a: a**2, lambda a: F.conv2d(a[None, None], a[None, None]), lambda a: a.prod()):
+        told = run(fn, [a]).outputs[0]
+        assert float(told.bound.max()) == 0.0 and compare(fn(a), told).ok
+        assert not compare(fn(a) + 1, told).ok
+
+
+@pytest.mark.parametrize("p", [0, 1.5, 3, 4])
+def test_norms_of_other_powers(p: float) -> None:
+    x = torch.randn(5, 40, generator=torch.Generator().manual_seed(7)).requires_grad_(p > 0)
+    told = run(lambda x: x.norm(p=p, dim=-1), [x], grads=p > 0)
+    y = x.norm(p=p, dim=-1)
+    assert compare(y.detach(), told.outputs[0]).ok and not compare(y.detach() * 1.001, told.outputs[0]).ok
+    if p:
+        (found,) = torch.autograd.grad(y, x, told.upstream[0])
+        assert compare(found, told.grads["input 0"]).ok and not compare(found * 1.001, told.grads["input 0"]).ok
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.softmax(-1),
+        lambda x: x.log_softmax(-1),
+        lambda x: x.var(-1),
+        lambda x: x.std(-1),
+        lambda x: x.logsumexp(-1),
+    ],
+)
+def test_empty_axes(fn: Any) -> None:
+    told = run(fn, [torch.zeros(5, 0)]).outputs[0]
+    assert compare(fn(torch.zeros(5, 0)), told).ok
+
+
+def test_medians_and_single_values() -> None:
+    x = torch.tensor([3.0, 1.0, 2.0, 9.0, 7.0])
+    told = run(lambda x: x.median(), [x]).outputs[0]
+    assert compare(torch.tensor(3.0), told).ok and not compare(torch.tensor(2.0), told).ok
+    one = torch.tensor(2.0, requires_grad=True)
+    assert bool(torch.isnan(run(lambda x: x.var(), [one], grads=True).outputs[0].value))
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_the_logarithm_of_two_exponentials_near_zero(name: str) -> None:
+    fn, log1p = getattr(torch, name), torch.log1p if name == "logaddexp" else lambda t: torch.log2(1 + t)
+    power = torch.exp if name == "logaddexp" else torch.exp2
+    a, b = torch.randn(2, 20000, generator=torch.Generator().manual_seed(0))
+    told = run(fn, [a, b]).outputs[0]
+    for found in (fn(a, b), torch.maximum(a, b) + log1p(power(-(a - b).abs()))):
+        result = compare(found, told)
+        assert result.ok and result.required < 4
+    assert not compare(fn(a, b) + 2e-5, told).ok
+    assert float((told.bound / (a.abs() + b.abs() + 1)).max()) < 2e-5
