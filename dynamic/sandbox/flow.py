@@ -25,6 +25,9 @@ RANDOM = frozenset(
     "native_dropout exponential_ multinomial randperm".split()
 )
 
+#: Operations that are one another under another name.
+_ALIKE = dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "linear", "matmul"), "a matrix product")
+
 
 def short(name: str) -> str:
     """``softmax`` of ``aten::softmax``."""
@@ -42,7 +45,7 @@ def work(answer: Answer, events: frozenset[int]) -> Mapping[str, int]:
     for at in events:
         name = answer.operations[at][0]
         if short(name) not in PASSIVE:
-            total[name] += answer.sizes[at]
+            total[_ALIKE.get(short(name), name)] += answer.sizes[at]
     return total
 
 

@@ -17,7 +17,7 @@ ASKED = {"gradients": True}
 def test_right_gradients_pass(name: str) -> None:
     found = judged("cmp_02", FIXTURES / "gradients.py", name)
     assert found.verdict.status is Status.PASS, found.verdict.reason
-    assert found.tried == 3
+    assert found.tried == 4
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,15 @@ def test_wrong_gradients_fail(name: str, said: str) -> None:
     assert found.verdict.status is Status.FAIL
     assert said in found.verdict.reason
     assert found.witness is not None and found.witness.gate == "CMP-02"
+
+
+def test_a_backward_that_drops_the_last_partial_block_fails_at_another_size() -> None:
+    found = judged("cmp_02", FIXTURES / "partial_block.py", "ModelNew")
+    assert found.verdict.status is Status.FAIL
+    assert "the gradient of w[" in found.verdict.reason
+    assert "on 'all sizes + 1' inputs" in found.verdict.reason
+    repaired = judged("cmp_02", FIXTURES / "partial_block.py", "Repaired")
+    assert repaired.verdict.status is Status.PASS, repaired.verdict.reason
 
 
 @pytest.mark.parametrize("name", ["ForwardOnly", "Mixed", "Detached"])
