@@ -60,14 +60,27 @@ def constant(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
 
 @rule("add", "sub")
 def add(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, alpha: float = 1, **kwargs: Any) -> Err:
-    """y = a ± αb: e_a + |α|·e_b + u|y| (one rounding), the independent part of a broadcast operand systematic."""
+    """y = a ± αb: e_a + |α|·e_b + u|y| (one rounding), the independent part of a broadcast operand systematic; the sum
+    of two whole numbers without an error is exact up to 1/u."""
     if not y.is_floating_point():
         return Err(None, None, either(ctx.err(a).und, ctx.err(b).und))
     parts = [(ctx.err(t), g, t) for t, g in ((a, 1), (b, alpha)) if isinstance(t, torch.Tensor)]
     fresh = ctx.fresh(y, 1.0)
+    if alpha in (1, -1) and all(e.c is None and e.i is None for e, _, _ in parts):
+        fresh = _unless_whole(ctx, fresh, y, parts[0][2])
     if alpha not in (1, -1) and isinstance(b, torch.Tensor):
         fresh = fresh + b.abs() * (ctx.u * abs(alpha))
     return linear(ctx, y, parts, fresh)
+
+
+def _unless_whole(ctx: BoundMode, fresh: Tensor, y: Tensor, a: Tensor) -> Tensor:
+    """``fresh`` without what whole numbers of at most 1/u would add (an operand and the sum tell of the other)."""
+    few = y.reshape(-1)[:16]
+    if not bool((few == few.floor()).any()):
+        return fresh
+    return fresh.masked_fill_(
+        (y == y.floor()) & (a == a.floor()) & (y.abs() <= 1 / ctx.u) & (a.abs() <= 1 / ctx.u), 0.0
+    )
 
 
 @rule("rsub")

@@ -79,7 +79,13 @@ def moved(ctx: BoundMode, y: Any, *args: Any, **kwargs: Any) -> Any:
     """Each result is one of the operands' elements (or a constant): its error moves with it. A repeated element's
     independent error counts as systematic."""
     if index_doubt(ctx, args):
-        return _chosen(ctx, y, args) if ctx.current == "gather" else _lost(y)
+        if ctx.current == "gather":
+            return _chosen(ctx, y, args)
+        doubt = _doubtful_places(ctx, y, args) if ctx.current in ("index", "_unsafe_index") else None
+        if doubt is None:
+            return _lost(y)
+        parts = [carry(ctx, ctx.function, args, kwargs, k) for k in range(3)]
+        return Err(plus(parts[0], parts[1]), None, either(parts[2], doubt))
     first = y[0] if isinstance(y, (tuple, list)) else y
     if not first.is_floating_point():
         floats = [Err(None, None, None)] * (len(y) if isinstance(y, (tuple, list)) else 1)
@@ -90,6 +96,14 @@ def moved(ctx: BoundMode, y: Any, *args: Any, **kwargs: Any) -> Any:
     err = Err(*parts)
     leaves = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
     return err.systematic() if y.numel() > sum(a.numel() for a in leaves) else err
+
+
+def _doubtful_places(ctx: BoundMode, y: Tensor, args: Any) -> Tensor | None:
+    """Where x[i, j, …] uses an index that may differ; None where the indices do not pick each element on their own."""
+    x, indices = args
+    if len(indices) != x.dim() or any(k is None or k.dtype is torch.bool for k in indices):
+        return None
+    return either(*(ctx.err(k).und for k in indices)).expand(y.shape)  # type: ignore[union-attr]
 
 
 def _chosen(ctx: BoundMode, y: Tensor, args: Any) -> Err:

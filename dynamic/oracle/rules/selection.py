@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 @rule("lt", "le", "gt", "ge", "eq", "ne")
 def compare(ctx: BoundMode, y: Tensor, a: Any, b: Any) -> Err:
-    """A comparison may differ where |a − b| <= λ(e_a + e_b)."""
+    """A comparison may differ where |a − b| <= λ(e_a + e_b), which is not 0."""
     ea, eb = ctx.err(a), ctx.err(b)
     total = plus(ea.total(), eb.total())
     und = either(ea.und, eb.und)
     if total is None:
         return Err(None, None, und)
     close = (torch.sub(a, b) if isinstance(a, torch.Tensor) else torch.rsub(b, a)).abs_() <= total * ctx.lam
+    close &= total > 0  # what is exact is equal or not
     return Err(None, None, either(und, close if bool(close.any()) else None))
 
 

@@ -267,3 +267,34 @@ def test_the_logarithm_of_two_exponentials_near_zero(name: str) -> None:
         assert result.ok and result.required < 4
     assert not compare(fn(a, b) + 2e-5, told).ok
     assert float((told.bound / (a.abs() + b.abs() + 1)).max()) < 2e-5
+
+
+def test_sums_of_whole_numbers_without_an_error_are_exact() -> None:
+    x = torch.tensor([-0.3, -1.3, 0.4])
+    told = run(lambda x: (torch.floor(x) + 1 >= 0).to(x), [x]).outputs[0]
+    assert told.undetermined.tolist() == [False] * 3 and told.value.tolist() == [1.0, 0.0, 1.0]
+    near = torch.tensor([-1 / 1.1, -1.3, 0.4])
+    assert run(lambda x: torch.floor(x * 1.1) + 1, [near]).outputs[0].undetermined.tolist() == [True, False, False]
+    assert float(bound(lambda x: x + 1, x).min()) > 0.0 == float(bound(lambda x: x.floor() + 1, x).max())
+    assert float(bound(lambda x: x + 0.7, torch.full((3,), 0.3)).min()) > 0.0
+
+
+def test_a_doubtful_index_spoils_only_what_it_picks() -> None:
+    x, at = torch.randn(4, 5), torch.tensor([1.0 / 1.1, 2.3, 0.2])
+    told = run(lambda x, at: x[(at * 1.1).floor().long(), torch.tensor([0, 1, 2])], [x, at]).outputs[0]
+    assert told.undetermined.tolist() == [True, False, False]
+    assert not compare(torch.zeros(3), told).ok
+
+
+@pytest.mark.parametrize("border", ["zeros", "border"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_grid_samples_are_determined(mode: str, border: str) -> None:
+    draw = torch.Generator().manual_seed(3)
+    x, grid = torch.randn(2, 3, 9, 9, generator=draw), torch.rand(2, 7, 7, 2, generator=draw) * 2.4 - 1.2
+
+    def sample(x: Any, grid: Any) -> Any:
+        return F.grid_sample(x, grid, mode=mode, padding_mode=border, align_corners=False)
+
+    told = run(sample, [x, grid]).outputs[0]
+    assert not bool(told.undetermined.any())
+    assert compare(sample(x, grid), told).ok and not compare(sample(x, grid + 1e-2), told).ok
