@@ -104,7 +104,9 @@ def prepare(p: Problem, c: Chunks, q: Tensor, k: Tensor, g: Tensor, beta: Tensor
     square, P = (float32.new_empty(A.shape), float32.new_empty(A.shape)) if solve else (A, torch.empty_like(A))
     rows = (*tiles, CHUNK, p.K)
     place = (c.cu_seqlens, c.sequence, c.start, p.scale, p.T, c.per_sequence, p.N, p.H, p.HV)
-    sizes = {"K": p.K, "C": CHUNK, "BK": min(p.K, 128)}
+    # With a gate a channel, 128 columns of float32 take 131,072 bytes of shared memory, more than sm_120 has.
+    small = k.element_size() == 4 and describe(k.device).major == 12
+    sizes = {"K": p.K, "C": CHUNK, "BK": min(p.K, 64 if small else 128)}
     constants = {**sizes, "SOLVE": solve, "VARLEN": c.varlen, "PRECISION": precision(k)}
     if p.channelwise:
         Kg, Kr = (k.new_empty(rows) for _ in range(2))
