@@ -298,3 +298,19 @@ def test_grid_samples_are_determined(mode: str, border: str) -> None:
     told = run(sample, [x, grid]).outputs[0]
     assert not bool(told.undetermined.any())
     assert compare(sample(x, grid), told).ok and not compare(sample(x, grid + 1e-2), told).ok
+
+
+@pytest.mark.parametrize("corners", [True, False])
+def test_coordinates_of_an_interpolation_round(corners: bool) -> None:
+    x = torch.randn(1, 3, 100, 100, generator=torch.Generator().manual_seed(3)).requires_grad_()
+
+    def grow(x: Any, corners: bool = corners) -> Any:
+        return F.interpolate(x, scale_factor=7.3, mode="bilinear", align_corners=corners)
+
+    told = run(grow, [x], grads=True)
+    y = grow(x)
+    (found,) = torch.autograd.grad(y, x, told.upstream)
+    for result in (compare(y.detach(), told.outputs[0]), compare(found, told.grads["input 0"])):
+        assert result.ok and result.required < 4
+    assert not compare(grow(x, not corners).detach(), told.outputs[0]).ok
+    assert not compare(found * 1.01, told.grads["input 0"]).ok
