@@ -93,7 +93,8 @@ def _named(what: str) -> Iterator[None]:
     except KContractError:
         raise
     except Exception as error:
-        raise InputError(f"{what} cannot be followed in float64: {type(error).__name__}: {error}") from error
+        why = next(iter(str(error).splitlines()), "")
+        raise InputError(f"{what} cannot be followed in float64: {type(error).__name__}: {why}") from error
 
 
 def double(value: Any) -> Any:
