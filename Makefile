@@ -20,7 +20,7 @@ test-new: $(NEW)/ready
 	$(NEW)/bin/python -m pytest $(PYTEST) -n 2 -m "not slow"
 
 test-old: $(OLD)/ready
-	$(OLD)/bin/python -m pytest $(PYTEST) -n 2 -m "not slow" tests/ir tests/passes tests/hook tests/cli tests/lit tests/dynamic/engines tests/sweep
+	$(OLD)/bin/python -m pytest $(PYTEST) -n 2 -m "not slow" tests/ir tests/passes tests/hook tests/cli tests/lit tests/dynamic/engines tests/dynamic/simulator tests/sweep
 
 slow: $(NEW)/ready $(OLD)/ready  ## the sweeps: minutes to hours
 	$(NEW)/bin/python -m pytest $(PYTEST) -m slow
