@@ -7,7 +7,6 @@ that can show it (default: all).
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from kcontract.dynamic import oracle
 from kcontract.dynamic.gates import hon_01
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems import kernelbench
-from kcontract.dynamic.sandbox import flow, pool
+from kcontract.dynamic.sandbox import flow
 from kcontract.dynamic.sandbox.candidate import Answer, Candidate, Output
 from kcontract.model import Status
 
@@ -37,12 +36,6 @@ QUICK = {
     *("overwritten_by_torch", "reads_checker", "sniffs_environment", "tf32_flag", "lazy_subclass"),
     *("honest_epilogue", "honest_ordinary_module", "honest_second_stage_in_torch", "honest_workspace"),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm() -> Iterator[None]:
-    yield
-    pool.close()
 
 
 def constant(path: Path, name: str, default: Any) -> Any:

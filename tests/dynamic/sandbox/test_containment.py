@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import torch
 
 from kcontract.dynamic.problems import kernelbench
 from kcontract.dynamic.problems.problem import Entry
-from kcontract.dynamic.sandbox import keeper, pool
+from kcontract.dynamic.sandbox import keeper
 from kcontract.dynamic.sandbox.candidate import Candidate, Failure, Limits
 from kcontract.dynamic.verify import verify
 from kcontract.model import Status, Witness
@@ -27,12 +26,6 @@ HONEST = Path(__file__).parents[2] / "corpus" / "exploits" / "honest_workspace.p
 X = torch.arange(6.0)
 SMALL = Limits(call=30.0, memory=768 << 20, room=64 << 20, processes=12, output=4 << 20, disk=64 << 20)
 HURRIED = replace(SMALL, call=1.5)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm() -> Iterator[None]:
-    yield
-    pool.close()
 
 
 def attempt(name: str, limits: Limits = SMALL) -> tuple[Failure | None, bool]:
