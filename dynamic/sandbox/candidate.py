@@ -6,13 +6,12 @@ process. The process and all it started are killed on ``close``, and die with th
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from kcontract.dynamic.sandbox import channel, pool
 from kcontract.dynamic.sandbox.answer import Answer, Failure, Output
 from kcontract.errors import UsageError
 
-__all__ = ["Answer", "Candidate", "Failure", "Limits", "Output", "candidates"]
+__all__ = ["Answer", "Candidate", "Failure", "Limits", "Output"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,13 +376,3 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-@contextlib.contextmanager
-def candidates(*made: Candidate) -> Iterator[tuple[Candidate, ...]]:
-    """Close them all at the end."""
-    try:
-        yield made
-    finally:
-        for each in made:
-            each.close()

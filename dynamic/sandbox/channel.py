@@ -131,7 +131,7 @@ def pack(torch: Any, value: Any, arena: Arena) -> dict[str, Any]:
     that is at most four times as large as the tensor itself.
     """
     value = value.detach().cpu()
-    extent = _extent(value.shape, value.stride())
+    extent = extent_of(value.shape, value.stride())
     if extent > 4 * max(value.numel(), 1) or value.is_conj() or value.is_neg():
         value = value.contiguous().resolve_conj().resolve_neg()
         extent = value.numel()
@@ -145,7 +145,7 @@ def pack(torch: Any, value: Any, arena: Arena) -> dict[str, Any]:
     }
 
 
-def _extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+def extent_of(shape: Sequence[int], stride: Sequence[int]) -> int:
     """Elements from the first to the last one touched."""
     return 0 if 0 in shape else 1 + sum((s - 1) * t for s, t in zip(shape, stride, strict=True))
 
@@ -157,7 +157,7 @@ def unpack(torch: Any, header: Mapping[str, Any], arena: Arena) -> Any:
         raise Garbled("a header that describes no tensor")
     assert isinstance(shape, list) and isinstance(stride, list)
     dtype = getattr(torch, str(name))
-    extent = _extent(shape, stride)
+    extent = extent_of(shape, stride)
     if extent == 0:
         return torch.empty(shape, dtype=dtype)
     if type(at) is not int or at < 0 or max(extent, math.prod(shape)) * dtype.itemsize > arena.room:

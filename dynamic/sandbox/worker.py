@@ -137,7 +137,7 @@ class Worker:
     def _placed(self, at: int, host: Any, placement: str, on: Any, skew: int) -> tuple[Any, Any]:
         if on.type == "meta":
             return host.to("meta"), None
-        count, size = _storage_elements(host), host.dtype.itemsize
+        count, size = channel.extent_of(host.shape, host.stride()), host.dtype.itemsize
         flat = host.as_strided((count,), (1,), 0) if count else host.reshape(-1)
         if placement == "same":
             slot = self.slots.get(at)
@@ -351,10 +351,6 @@ def _kernels(profiler: Any) -> list[str]:
     torch.cuda.synchronize()
     profiler.stop()
     return sorted({e.name[:200] for e in profiler.events() if e.device_type is torch.profiler.DeviceType.CUDA})[:256]
-
-
-def _storage_elements(tensor: Any) -> int:
-    return 0 if 0 in tensor.shape else 1 + sum((s - 1) * t for s, t in zip(tensor.shape, tensor.stride(), strict=True))
 
 
 def _differs(now: Any, before: Any) -> bool:
