@@ -17,6 +17,7 @@ import json
 import multiprocessing
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -78,7 +79,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [p for p in write(Path(folder)) if not args.only or p.stem in args.only.split(",")]
         with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-            first = dict(zip(paths, pool.map(cold, paths), strict=True))
+            first = {}
+            for path, seconds in zip(paths, pool.map(cold, paths), strict=True):
+                first[path] = seconds
+                print(f"{path.stem} cold: {seconds:.1f} s", file=sys.stderr, flush=True)
         for path in paths:
             plain = customary(path)
             problem = load(str(path))

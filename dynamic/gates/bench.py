@@ -31,6 +31,9 @@ NATIVE = {"gpu": 1 << 28, "sim": 1 << 19, "interpreter": 1 << 18}
 #: Elements of the problem that gates work on by default.
 BUDGET = {"gpu": 1 << 17, "sim": 1 << 16, "interpreter": 1 << 14}
 
+#: Elements, inputs and parameters together, up to which the oracle works on the CPU.
+FEW = 1 << 18
+
 #: Opens the reason of a gate that needs a candidate that is right to say anything.
 WRONG = "wrong on ordinary inputs already"
 #: The configuration an autotuner chose itself (``Candidate.tuners``).
@@ -86,11 +89,12 @@ class Bench:
             self.spec = self.spec.with_dims({n: int(s) for n, s in dims.items() if n in self.spec.dims})
         # On the device an index out of range ends the whole process; on the CPU it is an exception.
         indices = any(a.role is Role.INDEX for a in self.spec.arguments)
-        self.device = torch.device("cuda" if candidate.kind == "gpu" and not indices else "cpu")
+        self._large = torch.device("cuda" if candidate.kind == "gpu" and not indices else "cpu")
         self.own = next((a.dtype for a in self.spec.arguments if a.role is Role.DATA), "float32")
         self.dtype = dtype or self.own
         self.spec = self.spec.with_dtype(self.dtype) if self.dtype != self.own else self.spec
         self.plain = reference
+        self.device = self._place(self.spec)
         self.master = randomised(reference, seed) if isinstance(reference, torch.nn.Module) else reference
         self.accumulators: dict[str, tuple[str, ...]] = {}
         self.kernels = 1
@@ -107,20 +111,37 @@ class Bench:
         self._ordinary: Trial | None = None
         self._gross = ""
         self._loaded = ""
-        self._references: dict[str, Any] = {}
+        self._references: dict[tuple[str, torch.device], Any] = {}
 
     # -- the reference ------------------------------------------------------------------------------------------------
 
     def reference(self, dtype: str) -> Any:
         """The reference with the parameters the candidate has, in ``dtype``, on the oracle's device."""
-        if dtype not in self._references:
+        key = (dtype, self.device)
+        if key not in self._references:
             made = self.master
             if isinstance(made, torch.nn.Module):
                 made = copy.deepcopy(made)
                 _ = made.to(getattr(torch, dtype)) if dtype != self.own else made
                 made = made.to(self.device)
-            self._references[dtype] = made
-        return self._references[dtype]
+            self._references[key] = made
+        return self._references[key]
+
+    def _place(self, spec: Spec) -> torch.device:
+        """The oracle's device at these sizes: a few elements are reckoned sooner on the CPU than by many small kernels
+        that are waited for."""
+        weights = sum(p.numel() for p in self.plain.parameters()) if isinstance(self.plain, torch.nn.Module) else 0
+        return torch.device("cpu") if self.elements(spec) + weights <= FEW else self._large
+
+    @contextlib.contextmanager
+    def natively(self) -> Iterator[None]:
+        """Within it, the oracle works where the problem's native sizes ask it to."""
+        kept = self.device
+        self.device = self._place(self.spec.with_dims(self.native))
+        try:
+            yield
+        finally:
+            self.device = kept
 
     def model(self, dtype: str) -> Accumulation:
         """The accumulation to judge by. A 16-bit candidate of several kernels stores 16-bit values between them."""
@@ -298,8 +319,11 @@ class Bench:
         if self.elements(moved) > NATIVE[self.candidate.kind]:
             return
         sample = Sample("CMP-01", "normal", self.seed, build(moved, self.seed), moved.dims)
-        if not self.attempt(sample).reason:
+        with self.natively():
+            right = not self.attempt(sample).reason
+        if right:
             self.spec, self._ordinary, self._gross = moved, None, ""
+            self.device = self._place(moved)
             self.notes.append("right at its native sizes only: the other gates are judged there")
             self.sight = self.answer(sample, observe=True, poison="nan")
             self._choose()
@@ -332,12 +356,12 @@ class Bench:
     @contextlib.contextmanager
     def parameters(self, module: Any) -> Iterator[None]:
         """Within it, reference and candidate have the parameters of ``module``."""
-        kept, self._loaded = self.reference(self.dtype), ""
-        self._references[self.dtype] = module
+        key, kept, self._loaded = (self.dtype, self.device), self.reference(self.dtype), ""
+        self._references[key] = module
         try:
             yield
         finally:
-            self._references[self.dtype], self._loaded = kept, ""
+            self._references[key], self._loaded = kept, ""
 
     def elements(self, spec: Spec) -> int:
         """Elements of all inputs."""

@@ -33,7 +33,9 @@ def check(bench: Bench) -> Found:
 
 def _trials(bench: Bench) -> Iterator[Trial]:
     if bench.elements(bench.spec.with_dims(bench.native)) <= NATIVE[bench.candidate.kind]:
-        yield bench.attempt(native(bench))
+        with bench.natively():
+            trial = bench.attempt(native(bench))
+        yield trial
     plain, *others = samples(GATE, bench)
     yield bench.attempt(plain)
     yield _in_place(bench, plain)  # last before the changes: who keeps one result keeps this one

@@ -165,7 +165,7 @@ def _record(bench: Bench, seen: Answer, reference: _Reference) -> Iterator[str]:
             yield f"it changes its input {names[k]!r}, which the reference leaves alone"
     for k, out in enumerate(seen.outputs):
         if bench.candidate.kind == "gpu" and not out.device.startswith("cuda"):
-            yield f"output {k} is on {out.device}, its inputs are on {bench.device.type}"
+            yield f"output {k} is on {out.device}, its inputs are on a GPU"
         if out.alias is not None and k not in reference.aliased and out.alias not in seen.changed:
             yield f"output {k} is the input {names[out.alias]!r} itself, handed back"
     given = {

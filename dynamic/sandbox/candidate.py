@@ -355,7 +355,11 @@ class Candidate:
 
     def _output(self, header: Mapping[str, Any]) -> Output:
         shape = tuple(int(s) for s in header["shape"])
-        value = channel.unpack(torch, header, self._outputs) if header["at"] is not None or 0 in shape else None
+        value = (
+            channel.unpack(torch, header, self._outputs, pinned=self.kind == "gpu")
+            if header["at"] is not None or 0 in shape
+            else None
+        )
         alias = header["alias"]
         return Output(
             value=value,

@@ -27,6 +27,8 @@ DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"),
 )
 _MOST_DIMS = 16
+#: Bytes from which pinned memory is worth having: its first allocation is slow, all copies through it are not.
+PINNED = 1 << 22
 
 
 class Garbled(KContractError):
@@ -109,19 +111,18 @@ class Arena:
         self.used += -(-len(view) // 64) * 64
         return offset
 
-    def read(self, offset: int, count: int) -> bytearray:
-        """Bytes at a place. Raises ``Garbled`` where the file does not hold them, or too many have been read."""
+    def read(self, offset: int, into: memoryview) -> None:
+        """Fill ``into`` from a place. Raises ``Garbled`` where the file does not hold that, or too much was read."""
+        count = len(into)
         self.taken += count
         if self.taken > self.room:
             raise Garbled(f"tensors of more than {self.room} bytes in one frame")
-        data = bytearray(count)
-        view, done = memoryview(data), 0
+        done = 0
         while done < count:
-            got = os.preadv(self.handle, [view[done : done + (1 << 28)]], offset + done)
+            got = os.preadv(self.handle, [into[done : done + (1 << 28)]], offset + done)
             if got <= 0:
                 raise Garbled(f"{count} bytes at {offset} were announced, only {done} are there")
             done += got
-        return data
 
 
 def pack(torch: Any, value: Any, arena: Arena) -> dict[str, Any]:
@@ -130,7 +131,7 @@ def pack(torch: Any, value: Any, arena: Arena) -> dict[str, Any]:
     ``at`` is null where the bytes don't fit. A tensor that is broadcast or sliced carries its whole storage only if
     that is at most four times as large as the tensor itself.
     """
-    value = value.detach().cpu()
+    value = _on_host(torch, value.detach())
     extent = extent_of(value.shape, value.stride())
     if extent > 4 * max(value.numel(), 1) or value.is_conj() or value.is_neg():
         value = value.contiguous().resolve_conj().resolve_neg()
@@ -145,13 +146,21 @@ def pack(torch: Any, value: Any, arena: Arena) -> dict[str, Any]:
     }
 
 
+def _on_host(torch: Any, value: Any) -> Any:
+    """A CPU copy of a tensor elsewhere; of a large dense one in pinned memory, which torch keeps for the next time."""
+    if value.device.type != "cuda" or value.nbytes < PINNED or not value.is_contiguous():
+        return value.cpu()
+    return torch.empty(value.shape, dtype=value.dtype, pin_memory=True).copy_(value)
+
+
 def extent_of(shape: Sequence[int], stride: Sequence[int]) -> int:
     """Elements from the first to the last one touched."""
     return 0 if 0 in shape else 1 + sum((s - 1) * t for s, t in zip(shape, stride, strict=True))
 
 
-def unpack(torch: Any, header: Mapping[str, Any], arena: Arena) -> Any:
-    """The tensor of a header, on the CPU, in a fresh storage. Raises ``Garbled`` for a header that makes no sense."""
+def unpack(torch: Any, header: Mapping[str, Any], arena: Arena, pinned: bool = False) -> Any:
+    """The tensor of a header, on the CPU, in a fresh storage, a large one in ``pinned`` memory if so asked. Raises
+    ``Garbled`` for a header that makes no sense."""
     shape, stride, at, name = (header.get(key) for key in ("shape", "stride", "at", "dtype"))
     if name not in DTYPES or not _sizes(shape) or not _sizes(stride) or len(shape) != len(stride):  # type: ignore
         raise Garbled("a header that describes no tensor")
@@ -162,8 +171,10 @@ def unpack(torch: Any, header: Mapping[str, Any], arena: Arena) -> Any:
         return torch.empty(shape, dtype=dtype)
     if type(at) is not int or at < 0 or max(extent, math.prod(shape)) * dtype.itemsize > arena.room:
         raise Garbled("a tensor outside the file")
-    data = arena.read(at, extent * dtype.itemsize)
-    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).as_strided(shape, stride)
+    count = extent * dtype.itemsize
+    data = torch.empty(count, dtype=torch.uint8, pin_memory=pinned and count >= PINNED)
+    arena.read(at, memoryview(data.numpy()))
+    return data.view(dtype).as_strided(shape, stride)
 
 
 def _sizes(value: Any) -> bool:

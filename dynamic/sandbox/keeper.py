@@ -248,6 +248,9 @@ def main(settings: Mapping[str, Any]) -> None:
         torch.empty_like(torch.ones(1))  # the first one under a dispatch mode imports some 900 modules
     if not triton.knobs.runtime.interpret:
         triton.runtime.cache.triton_key()  # hashes all of Triton, once a process
+    # what was imported so far may be cached beside its source; what a candidate imports may not
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     gc.collect()
     gc.freeze()
     control.send(b"ready")

@@ -163,7 +163,6 @@ def _environment(kind: str, target: str, folder: str) -> dict[str, str]:
     environment |= {
         "PYTHONPATH": os.pathsep.join([str(site), str(package.parent), *own]),
         "TRITON_CACHE_DIR": folder,
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }
     if kind != "gpu":

@@ -123,7 +123,7 @@ class Worker:
         }
 
     def _tensor(self, header: Mapping[str, Any]) -> Any:
-        return channel.unpack(torch, header, self.inputs)
+        return channel.unpack(torch, header, self.inputs, pinned=self.on_gpu)
 
     def _argument(self, at: int, entry: Mapping[str, Any], placement: str) -> tuple[Any, Any]:
         """An argument on the device, and (for guarded ones) the buffer around it."""
