@@ -8,6 +8,7 @@ subclass's business. Worked on Triton 3.6.0 and 3.9.0; imports Triton, so it is 
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import GPUDriver
 
+from kcontract.dynamic.engines import graphs
 from kcontract.dynamic.engines.devices import Device
 from kcontract.ir.artifact import Artifact
 
@@ -38,7 +40,10 @@ class CpuTensorDriver(GPUDriver):  # type: ignore[misc]
             enter, leave, *values = rest
             if enter is not None:
                 enter(data)
-            self.launch(source, metadata, (int(x), int(y), int(z)), dict(zip(source.fn.arg_names, values, strict=True)))
+            arguments = dict(zip(source.fn.arg_names, values, strict=True))
+            launch = functools.partial(self.launch, source, metadata, (int(x), int(y), int(z)), arguments)
+            if not graphs.captures(launch):
+                launch()
             if leave is not None:
                 leave(data)
 

@@ -1,11 +1,12 @@
 """Torch on the CPU that answers like torch on one CUDA device, so that a program for a GPU allocates and goes on.
 
 Every tensor is a CPU tensor and says it is on ``cuda:0``; ``device="cuda"``, ``.cuda()`` and ``.to("cuda")`` give CPU
-tensors; streams, events and graphs do nothing. Functions are replaced rather than intercepted by a TorchFunctionMode:
-a mode is switched off inside its own handler and in new threads, and torch's own Python code then meets ``cuda``
-unprotected. Memory that torch leaves uninitialised is zero-filled, so that what the program does next is the same in
-every run. Not covered: ``torch.compile`` and TorchScript (switched off by the environment, the program runs eagerly),
-``torch.ops.aten`` factories called with a device, several devices, NCCL. Imported only after torch.
+tensors; streams and events do nothing, graphs are captured and replayed. Functions are replaced rather than intercepted
+by a TorchFunctionMode: a mode is switched off inside its own handler and in new threads, and torch's own Python code
+then meets ``cuda`` unprotected. Memory that torch leaves uninitialised is zero-filled, so that what the program does
+next is the same in every run. Not covered: ``torch.compile`` and TorchScript (switched off by the environment, the
+program runs eagerly), ``torch.ops.aten`` factories called with a device, several devices, NCCL. Imported only after
+torch.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 
+from kcontract.dynamic.engines import graphs
 from kcontract.dynamic.engines.devices import Device
 
 #: Whether memory that torch leaves uninitialised is zero-filled.
@@ -210,19 +212,6 @@ class Event:
     synchronize = wait = record
 
 
-class CUDAGraph:
-    """A graph whose replay does nothing: its launches were compiled when it was captured."""
-
-    def capture_begin(self, *args: object, **kwargs: object) -> None:
-        """Nothing is captured."""
-
-    capture_end = replay = reset = instantiate = enable_debug_mode = debug_dump = capture_begin
-
-    def pool(self) -> tuple[int, int]:
-        """A handle for ``torch.cuda.graph(pool=...)``."""
-        return (0, 0)
-
-
 @contextlib.contextmanager
 def _context(*args: object, **kwargs: object) -> Iterator[None]:
     yield
@@ -265,7 +254,6 @@ def _replace_cuda(device: Device) -> None:
         "get_device_name": device.name,
         "get_device_properties": properties,
         "get_arch_list": [target.name],
-        "is_current_stream_capturing": False,
         "mem_get_info": (device.memory, device.memory),
         "memory_stats": {},
     }
@@ -274,7 +262,8 @@ def _replace_cuda(device: Device) -> None:
     cuda.get_rng_state = lambda *args: torch.get_rng_state()
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
     cuda.Stream = cuda.ExternalStream = Stream
-    cuda.Event, cuda.CUDAGraph, cuda.graph, cuda.stream = Event, CUDAGraph, _context, _context
+    cuda.Event, cuda.stream = Event, _context
+    cuda.CUDAGraph, cuda.graph, cuda.is_current_stream_capturing = graphs.CUDAGraph, graphs.capture, graphs.capturing
     for name in ("range_push", "range_pop", "mark"):
         setattr(cuda.nvtx, name, _answer(0))
     torch._C._cuda_getCurrentRawStream = _answer(0)

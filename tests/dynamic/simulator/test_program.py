@@ -59,3 +59,11 @@ def test_a_fault_ends_the_program_with_a_sentence(tmp_path: Path, extra: str, ki
     status, output = run(tmp_path, extra)
     assert status == 4
     assert f"Fault: {kind}" in output and "program.py" in output
+
+
+def test_a_cuda_graph_is_captured_and_replayed() -> None:
+    program = Path(__file__).parents[1] / "engines" / "programs" / "graphs.py"
+    command = [sys.executable, "-m", "kcontract", "run", "--engine", "sim:sm_90", "--", sys.executable, str(program)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0 and "replayed twice" in done.stdout, done.stdout + done.stderr
