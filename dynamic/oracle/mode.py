@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +103,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
     """Runs float64 operations under an accumulation model; ``err`` tells what may be wrong with a tensor.
 
     ``matrix_units``: products may be added up by units that cut towards zero (16-bit and tf32 factors on GPUs).
-    ``estimated`` names the operations whose error was only estimated; ``sources`` counts where errors came from.
+    ``estimated`` names the operations whose error was only estimated; ``sources`` counts where errors came from;
+    ``scalars`` are the Python numbers read from elements with an error.
     """
 
     def __init__(self, model: Accumulation, matrix_units: bool = False) -> None:
@@ -112,6 +114,7 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         self.tables = Tables()
         self.estimated: set[str] = set()
         self.branches: set[str] = set()
+        self.scalars: dict[float, Err] = {}
         self.sources: dict[tuple[str, str], tuple[int, float]] = {}
         self.calls: Counter[str] = Counter()
         self.current = ""
@@ -188,16 +191,27 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
             if not isinstance(value, torch.Tensor):
                 if not err.exact or any(not self.err(a).exact for a in args):
                     self.branches.add(what.base)
+                    if isinstance(value, float) and args and isinstance(args[0], torch.Tensor):
+                        self.scalars[value] = Err(*(None if e is None else e.reshape(()) for e in self.err(args[0])))
                 continue
             err = self._finish(what.base, value, err, cast)
             if targets:
+                err = self.keep(value, _spread(err, value))
                 targets[at].copy_(value)
                 self.tables.put(targets[at], _spread(err, targets[at]))
             elif not _shares(value, args):
-                self.tables.put(value, _spread(err, value))
+                self.tables.put(value, self.keep(value, _spread(err, value)))
         if targets:
             return targets[0] if len(targets) == 1 else tuple(targets)
         return y
+
+    def keep(self, value: Tensor, err: Err) -> Err:
+        """What the tables shall hold of a result: all of its error."""
+        return err
+
+    def adopt(self, y: Any, parts: Sequence[Any]) -> tuple[Err, ...]:
+        """The errors of the results ``y``, told by those of their decomposition."""
+        return tuple(self.err(p) for p in parts)
 
     def _double(self, kwargs: dict[str, Any]) -> Format | None:
         """Turn a floating ``dtype`` argument into float64; returns the narrower format of the cast it stood for."""
@@ -229,8 +243,7 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
             elif what.decomposed is not None:
                 with self:
                     parts = what.decomposed(*args, **kwargs)
-                parts = parts if isinstance(parts, (tuple, list)) else (parts,)
-                errs = tuple(self.err(p) for p in parts)
+                errs = self.adopt(y, parts if isinstance(parts, (tuple, list)) else (parts,))
             else:
                 self.estimated.add(what.base)
                 errs = stochastic(self, y, what.functional, args, kwargs)

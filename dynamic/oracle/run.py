@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
+from kcontract.dynamic import results
 from kcontract.dynamic.oracle.attention import piecewise
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
+from kcontract.dynamic.oracle.ensemble import FORMULA, Perturbed, loose, spreads
 from kcontract.dynamic.oracle.mode import BoundMode, Choice, Source
 from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.tables import Err
@@ -107,8 +109,9 @@ def double(value: Any) -> Any:
 
 
 def outputs_of(result: Any) -> list[Tensor]:
-    """The tensors a reference or candidate returned, in order (nested containers flattened)."""
-    return [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
+    """The tensors a reference or candidate returned, in order (nested containers flattened), and its numbers as tensors
+    without dimensions."""
+    return results.tensors(result)
 
 
 def random_upstream(shapes: Sequence[Any], dtypes: Sequence[DType], seed: int) -> tuple[Tensor, ...]:
@@ -145,58 +148,143 @@ def run(
     if not isinstance(grads, bool) and not len(grads):
         raise InputError("an empty list of upstream gradients is given: pass one a differentiable output, or True")
     model = model or Accumulation.fp32()
-    module = copy.deepcopy(reference).double() if isinstance(reference, torch.nn.Module) else None
-    call = reference if module is None else module
-    args = tree_map(double, list(inputs))
-    leaves = [t for t in tree_flatten(args)[0] if isinstance(t, torch.Tensor)]
-    floating = [t for t in tree_flatten(list(inputs))[0] if isinstance(t, torch.Tensor) and t.is_floating_point()]
-    default = floating[0].dtype if floating else torch.float32
-    wanted = {f"input {k}": t for k, t in enumerate(leaves) if t.requires_grad}
-    if module is not None:
-        wanted |= {name: p for name, p in module.named_parameters() if p.requires_grad}
-    devices = sorted({t.device.index for t in leaves if t.device.type == "cuda"})
-    with _reference_settings(seed, devices), torch.set_grad_enabled(bool(grads)):
-        mode = BoundMode(model, bool(model.u_factor) or any(t.dtype.itemsize <= 2 for t in floating))
-        if flush_inputs:
-            for t in leaves:
-                if t.is_floating_point():
-                    small = torch.where(t.detach().abs() < 2.0**-126, t.detach().abs(), 0.0)
-                    mode.tables.put(t, Err(small / model.lam))
-        with mode, _named("the reference"):
-            outs = outputs_of(call(*args))
-        if not outs:
-            raise InputError("the reference returns no tensor, so there is nothing to compare; return its results")
-        count = len(outs)
-        dtypes = list(out_dtype) if isinstance(out_dtype, (list, tuple)) else [out_dtype or default] * count
-        if len(dtypes) != count:
-            raise InputError(f"{len(dtypes)} output dtypes are given for {count} outputs")
-        upstream: tuple[Tensor, ...] = ()
-        gradients: dict[str, Bounded] = {}
-        if grads:
-            can = [(o, d) for o, d in zip(outs, dtypes, strict=True) if o.requires_grad]
-            if not can or not wanted:
-                raise InputError("gradients are asked for, but no output depends on an input that requires one")
-            given = () if grads is True else tuple(grads)
-            if given and len(given) != len(can):
-                raise InputError(f"{len(given)} upstream gradients are given for {len(can)} differentiable outputs")
-            upstream = given or random_upstream([o.shape for o, _ in can], [d for _, d in can], seed)
-            with mode, _named("the backward of the reference"):
-                given_to = [g.to(o) for g, (o, _) in zip(upstream, can, strict=True)]
-                found = torch.autograd.grad([o for o, _ in can], list(wanted.values()), given_to, allow_unused=True)
-            for (name, t), g in zip(wanted.items(), found, strict=True):
-                gradients[name] = _bounded(
-                    mode, name, torch.zeros_like(t) if g is None else g, _native(name, inputs, reference)
-                )
-    bounded = tuple(_bounded(mode, f"output {k}", o, d) for k, (o, d) in enumerate(zip(outs, dtypes, strict=True)))
+    job = _Job(reference, inputs, out_dtype, grads, seed, flush_inputs)
+    expected = _running(job, model)
+    return expected if flush_inputs or model.lam == 1.0 else _sharpened(job, expected)
+
+
+def _running(job: _Job, model: Accumulation) -> Expected:
+    """Values and bounds by running tables."""
+    mode = BoundMode(model, job.narrow_factors(model))
+    found = job.under(mode)
+    bounded = [
+        _bounded(mode, f"output {k}", o, d) for k, (o, d) in enumerate(zip(found.outs, found.dtypes, strict=True))
+    ]
     return Expected(
-        bounded,
+        tuple(bounded),
         model,
         mode.provenance(),
-        gradients,
-        upstream,
+        {name: _bounded(mode, name, g, _native(name, job.inputs, job.reference)) for name, g in found.grads.items()},
+        found.upstream,
         tuple(sorted(mode.estimated)),
         tuple(sorted(mode.branches)),
     )
+
+
+def _sharpened(job: _Job, expected: Expected) -> Expected:
+    """The same with the bounds of ``ensemble`` where running tables are too coarse, and a source that says so."""
+    model, told = expected.model, [*expected.outputs, *expected.grads.values()]
+    weak = [k for k, b in enumerate(told) if loose(model, b.value, b.bound, b.undetermined)]
+    if not weak:
+        return expected
+
+    def make(pair: int, mirror: bool) -> BoundMode:
+        return Perturbed(model, job.narrow_factors(model), job.seed + pair, mirror)
+
+    def again(mode: BoundMode) -> list[tuple[Tensor, Tensor | None]]:
+        found = job.under(mode)
+        tensors = [*found.outs, *found.grads.values()]
+        return [(tensors[k].detach(), mode.err(tensors[k]).und) for k in weak]
+
+    bounds = [(told[k].bound, told[k].undetermined) for k in weak]
+    sharper = spreads(again, [told[k].value for k in weak], bounds, make, model.reference_share)
+    if sharper is None:
+        return expected
+    for k, (bound, und) in zip(weak, sharper, strict=True):
+        told[k] = replace(told[k], bound=bound, undetermined=und)
+    count = len(expected.outputs)
+    source = Source("+".join(told[k].name for k in weak), FORMULA, 1, model.u)
+    return replace(
+        expected,
+        outputs=tuple(told[:count]),
+        grads=dict(zip(expected.grads, told[count:], strict=True)),
+        sources=(*expected.sources, source),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    outs: list[Tensor]
+    dtypes: list[DType]
+    grads: dict[str, Tensor]
+    upstream: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A reference and what it is run on, any number of times: see ``run``."""
+
+    reference: Any
+    inputs: Sequence[Any]
+    out_dtype: DType | Sequence[DType] | None
+    grads: bool | Sequence[Tensor]
+    seed: int
+    flush_inputs: bool
+
+    def floating(self) -> list[Tensor]:
+        """The floating tensors among the inputs."""
+        return [t for t in tree_flatten(list(self.inputs))[0] if isinstance(t, torch.Tensor) and t.is_floating_point()]
+
+    def narrow_factors(self, model: Accumulation) -> bool:
+        """True where products may be formed by matrix units."""
+        return bool(model.u_factor) or any(t.dtype.itemsize <= 2 for t in self.floating())
+
+    def under(self, mode: BoundMode) -> _Found:
+        """One run under a mode, forward and (if asked for) backward, on private copies of module and inputs."""
+        module = copy.deepcopy(self.reference).double() if isinstance(self.reference, torch.nn.Module) else None
+        call = self.reference if module is None else module
+        args = tree_map(double, list(self.inputs))
+        leaves = [t for t in tree_flatten(args)[0] if isinstance(t, torch.Tensor)]
+        wanted = {f"input {k}": t for k, t in enumerate(leaves) if t.requires_grad}
+        if module is not None:
+            wanted |= {name: p for name, p in module.named_parameters() if p.requires_grad}
+        devices = sorted({t.device.index for t in leaves if t.device.type == "cuda"})
+        with _reference_settings(self.seed, devices), torch.set_grad_enabled(bool(self.grads)):
+            if self.flush_inputs:
+                for t in leaves:
+                    if t.is_floating_point():
+                        small = torch.where(t.detach().abs() < 2.0**-126, t.detach().abs(), 0.0)
+                        mode.tables.put(t, Err(small / mode.lam))
+            with mode, _named("the reference"):
+                outs = [_exactly(mode, part, leaves) for part in results.leaves(call(*args)) if results.compared(part)]
+            if not outs:
+                raise InputError("the reference returns no tensor, so there is nothing to compare; return its results")
+            dtypes = self._dtypes(len(outs))
+            if not self.grads:
+                return _Found(outs, dtypes, {}, ())
+            can = [(o, d) for o, d in zip(outs, dtypes, strict=True) if o.requires_grad]
+            if not can or not wanted:
+                raise InputError("gradients are asked for, but no output depends on an input that requires one")
+            given = () if self.grads is True else tuple(self.grads)
+            if given and len(given) != len(can):
+                raise InputError(f"{len(given)} upstream gradients are given for {len(can)} differentiable outputs")
+            upstream = given or random_upstream([o.shape for o, _ in can], [d for _, d in can], self.seed)
+            with mode, _named("the backward of the reference"):
+                given_to = [g.to(o) for g, (o, _) in zip(upstream, can, strict=True)]
+                found = torch.autograd.grad([o for o, _ in can], list(wanted.values()), given_to, allow_unused=True)
+            pairs = zip(wanted.items(), found, strict=True)
+            return _Found(outs, dtypes, {n: torch.zeros_like(t) if g is None else g for (n, t), g in pairs}, upstream)
+
+    def _dtypes(self, count: int) -> list[DType]:
+        """What the candidate returns, one a output: as given, else the first floating input's."""
+        if isinstance(self.out_dtype, (list, tuple)):
+            if len(self.out_dtype) != count:
+                raise InputError(f"{len(self.out_dtype)} output dtypes are given for {count} outputs")
+            return list(self.out_dtype)
+        floating = self.floating()
+        return [self.out_dtype or (floating[0].dtype if floating else torch.float32)] * count
+
+
+def _exactly(mode: BoundMode, part: Any, given: Sequence[Tensor]) -> Tensor:
+    """A returned tensor as it is; a number as one, with the error of the element it was read from. Of a float made
+    from others that have an error nothing is promised; else it may be rounded to float32."""
+    if isinstance(part, torch.Tensor):
+        return part
+    made: Tensor = results.tensor_of(part).to(given[0].device if given else "cpu")
+    if isinstance(part, float):
+        doubtful = Err(None, None, torch.ones_like(made, dtype=torch.bool))
+        mode.tables.put(made, mode.scalars.get(part, doubtful if mode.scalars else Err(made.abs() * 2.0**-23)))
+    return made
 
 
 def _native(name: str, inputs: Sequence[Any], reference: Any) -> DType:

@@ -1,0 +1,87 @@
+"""Bounds of deep references: flat in depth, inside for honest runs, outside for zeros, scales and narrow steps."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+import bounds_depth
+
+from kcontract.dynamic import oracle
+from kcontract.dynamic.oracle import ensemble
+from kcontract.dynamic.oracle.ensemble import Perturbed
+
+DEEP = ("linear, layer norm", "linear, RMS norm", "linear, batch norm", "pre-norm blocks", "post-norm blocks")
+
+
+@pytest.mark.parametrize("grads", [False, True])
+@pytest.mark.parametrize("family", DEEP)
+def test_twelve_layers_judge(family: str, grads: bool) -> None:
+    found = bounds_depth.measure(family, 12, 3, grads)
+    assert not found["alarm"] and found["required"] < 4
+    assert found["zeros fail"] and found["1.1x fails"] and found["bf16 fails"]
+    assert found["ratio"] < 500 and found["undetermined"] == 0
+
+
+@pytest.mark.parametrize("family", DEEP)
+def test_bfloat16_intermediates_are_caught_at_six_layers(family: str) -> None:
+    assert bounds_depth.measure(family, 6, 4, False)["bf16 fails"]
+
+
+@pytest.mark.parametrize("family", ["transformer encoder", "GRU"])
+def test_attention_and_recurrences(family: str) -> None:
+    found = bounds_depth.measure(family, 6 if family == "transformer encoder" else 48, 5, False)
+    assert not found["alarm"] and found["ratio"] < 500 and found["undetermined"] == 0
+    assert found["zeros fail"] and found["1.1x fails"] and found["bf16 fails"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_steps_stay_inside_and_zeros_do_not(dtype: Any) -> None:
+    module, inputs = bounds_depth.make("post-norm blocks", 8, 6, dtype)
+    kind = oracle.form_of(str(dtype)[6:])
+    told = oracle.run(module, inputs, model=oracle.Accumulation.fp32().stepwise(kind))
+    y = copy.deepcopy(module)(*inputs).detach()
+    result = oracle.compare(y, told.outputs[0])
+    assert result.ok and result.required < 4
+    assert not oracle.compare(torch.zeros_like(y), told.outputs[0]).ok
+
+
+def test_a_deep_reference_is_fit_and_says_how_it_was_bounded() -> None:
+    module, inputs = bounds_depth.make("linear, layer norm", 8, 0)
+    assert oracle.judge_reference(module, inputs) == ()
+    told = oracle.run(module, inputs)
+    assert ensemble.FORMULA in [s.formula for s in told.sources]
+    again = oracle.run(module, inputs)
+    assert torch.equal(told.outputs[0].bound, again.outputs[0].bound)
+    shallow, inputs = bounds_depth.make("linear, layer norm", 1, 0)
+    assert ensemble.FORMULA not in [s.formula for s in oracle.run(shallow, inputs).sources]
+
+
+def test_a_pole_stays_undetermined() -> None:
+    def reference(x: Any) -> Any:
+        for _ in range(8):
+            x = torch.nn.functional.layer_norm(x, (64,)) * 0.99
+        return 1.0 / (x - x[..., :1])
+
+    told = oracle.run(reference, [torch.randn(4, 64, generator=torch.Generator().manual_seed(0))]).outputs[0]
+    assert told.undetermined[:, 0].all() and not told.undetermined[:, 1:].all()
+
+
+def test_a_mirror_turns_every_sign_and_zeros_stay_zeros() -> None:
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    x[:10] = 0.0
+    values = []
+    for mirror in (False, True):
+        with Perturbed(oracle.Accumulation.fp32(), False, 5, mirror):
+            values.append(x * x)
+    gaps = [v - x * x for v in values]
+    assert torch.allclose(gaps[0], -gaps[1], rtol=1e-6, atol=0.0)
+    assert float(gaps[0][10:].abs().min()) > 0.0 == float(gaps[0][:10].abs().max())
+    assert torch.allclose(gaps[0].abs(), 8 * 2.0**-24 * x * x, rtol=1e-6, atol=2.0**-120)
+    assert 400 < int((gaps[0] > 0).sum()) < 600
