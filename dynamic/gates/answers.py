@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from kcontract.dynamic.inputs import Sample
@@ -15,18 +17,36 @@ def out_of_bounds(answer: Answer) -> bool:
     return f is not None and f.exception == "Fault" and f.message.startswith("Fault: out-of-bounds")
 
 
+def others(parts: Sequence[str]) -> list[str]:
+    """Kinds of what a result holds beside tensors, numbers and None."""
+    return [part for part in parts if part not in ("tensor", "number", "None")]
+
+
+def unlike(answer: Answer, parts: Sequence[str]) -> str:
+    """Where a result of as many parts as the reference's has another kind of part; empty where it has none."""
+    for k, (own, wanted) in enumerate(zip(answer.parts, parts, strict=False)):
+        if own != wanted and len(answer.parts) == len(parts):
+            return f"part {k} of the result is a {own}, the reference gives a {wanted}".replace("a None", "None")
+    return ""
+
+
 def unfit(answer: Answer) -> str:
     """Why a result cannot be compared at all; empty where it can."""
     if answer.failure is not None:
         return str(answer.failure)
-    if answer.others:
-        return f"it returns a {answer.others[0]}, which is no tensor"
+    if odd := others(answer.parts):
+        return f"it returns a {odd[0]}, which is no tensor"
     for k, out in enumerate(answer.outputs):
         if not out.plain:
             return f"output {k} is a {out.kind}, not a plain tensor"
         if out.value is None:
             return f"output {k} is on the {out.device} device" if out.device == "meta" else f"output {k} is too large"
     return ""
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors of one shape and dtype hold the same bytes."""
+    return torch.equal(*(t.contiguous().unsqueeze(-1).view(torch.uint8) for t in (a, b)))
 
 
 def sentence(c: Comparison) -> str:

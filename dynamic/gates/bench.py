@@ -14,9 +14,18 @@ from typing import Any
 
 import torch
 
-from kcontract.dynamic import oracle
+from kcontract.dynamic import oracle, results
 from kcontract.dynamic.accumulators import accumulators
-from kcontract.dynamic.gates.answers import count_kernels, described, out_of_bounds, sentence, unfit
+from kcontract.dynamic.gates.answers import (
+    count_kernels,
+    described,
+    others,
+    out_of_bounds,
+    same_bits,
+    sentence,
+    unfit,
+    unlike,
+)
 from kcontract.dynamic.gates.parameters import randomised
 from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Accumulation, Comparison, Expected, Policy
@@ -29,7 +38,7 @@ from kcontract.model import Basis, Contract, Report, Status, Verdict, Witness
 #: Elements, inputs and outputs together, up to which an engine is given the problem's native sizes.
 NATIVE = {"gpu": 1 << 28, "sim": 1 << 19, "interpreter": 1 << 18}
 #: Elements of the problem that gates work on by default.
-BUDGET = {"gpu": 1 << 17, "sim": 1 << 16, "interpreter": 1 << 14}
+BUDGET = {"gpu": 1 << 15, "sim": 1 << 16, "interpreter": 1 << 14}
 
 #: Elements, inputs and parameters together, up to which the oracle works on the CPU.
 FEW = 1 << 18
@@ -77,10 +86,14 @@ class Bench:
         self.contract: Contract = problem.contract
         self.policy = Policy.of(self.contract)
         torch.manual_seed(seed)
-        reference = problem.reference()
+        self.notes: list[str] = []
         self.given = tuple(problem.inputs())
+        self.defect, self.random, make = "", "", problem.reference
+        if infer.is_random(make(), self.given):
+            make = self._tamed(make)
+        reference = make()
         if problem.spec is None:
-            inferred = infer.infer(problem.reference, self.given, budget=BUDGET[candidate.kind])
+            inferred = infer.infer(make, self.given, budget=BUDGET[candidate.kind])
             self.spec, self.native = inferred.spec, inferred.native
         else:
             self.spec, self.native = problem.spec, dict(problem.spec.dims)
@@ -104,16 +117,29 @@ class Bench:
         self.first: tuple[Sample, Answer] | None = None
         self.log: list[tuple[str, Answer]] = []
         self.reports: list[Report] = []
-        self.notes: list[str] = []
-        self.defect = ""
         self._kept: dict[object, Expected | str] = {}
-        self._returned: dict[object, list[Any] | None] = {}
+        self._returned: dict[object, tuple[list[Any] | None, list[str]]] = {}
         self._ordinary: Trial | None = None
         self._gross = ""
         self._loaded = ""
         self._references: dict[tuple[str, torch.device], Any] = {}
 
     # -- the reference ------------------------------------------------------------------------------------------------
+
+    def _tamed(self, make: Callable[[], Any]) -> Callable[[], Any]:
+        """What makes a reference that is random in training (dropout) in eval mode, and the candidate too; where it is
+        random in both, nothing can be judged."""
+
+        def evaluated() -> Any:
+            return make().eval()
+
+        if isinstance(make(), torch.nn.Module) and not infer.is_random(evaluated(), self.given):
+            self.random = "the reference is random in training mode: it and the candidate are judged in eval mode"
+            self.notes.append(self.random)
+            self.candidate.training = False
+            return evaluated
+        self.defect = self.random = "the reference is random: its runs on the same inputs differ"
+        return make
 
     def reference(self, dtype: str) -> Any:
         """The reference with the parameters the candidate has, in ``dtype``, on the oracle's device."""
@@ -182,20 +208,31 @@ class Bench:
         return self._kept[key]
 
     def eager_dtypes(self, reference: Any, inputs: Sequence[Any]) -> list[Any] | None:
-        """Dtypes that the reference itself returns for inputs of these dtypes, by running it on no data, once."""
+        """Dtypes that the reference itself returns for inputs of these dtypes, by running it on no data, once; on the
+        inputs where it needs data."""
+        return self._returns(reference, inputs)[0]
+
+    def _returns(self, reference: Any, inputs: Sequence[Any]) -> tuple[list[Any] | None, list[str]]:
+        """Dtypes, and the kinds of all parts of the result."""
         own = {p.dtype for p in reference.parameters()} if isinstance(reference, torch.nn.Module) else ()
         key = (*own, *(v.dtype if isinstance(v, torch.Tensor) else None for v in inputs))
-        if key not in self._returned:
+        for device in ("meta", self.device) if key not in self._returned else ():
             try:
                 with torch.no_grad():
-                    meta = [torch.empty_like(v, device="meta") if isinstance(v, torch.Tensor) else v for v in inputs]
-                    module = (
-                        copy.deepcopy(reference).to("meta") if isinstance(reference, torch.nn.Module) else reference
-                    )
-                    self._returned[key] = [o.dtype for o in oracle.outputs_of(module(*meta))]
+                    made = [v.detach().to(device, copy=True) if isinstance(v, torch.Tensor) else v for v in inputs]
+                    module = reference
+                    if isinstance(reference, torch.nn.Module):
+                        module = copy.deepcopy(reference).to(device)
+                    parts = list(results.leaves(module(*made)))
+                dtypes = [results.tensor_of(part).dtype for part in parts if results.compared(part)]
+                self._returned[key] = (dtypes, [results.kind(part) for part in parts])
+                break
             except Exception:
-                self._returned[key] = None
-        return self._returned[key]
+                continue
+        return self._returned.setdefault(key, (None, []))
+
+    def _parts(self, dtype: str | None, inputs: Sequence[Any]) -> list[str]:
+        return self._returns(self.reference(dtype or self.dtype), inputs)[1]
 
     def eager(self, sample: Sample, dtype: str | None = None) -> list[Any] | None:
         """What the reference gives when it is run as it is; None where it cannot be run so."""
@@ -205,6 +242,18 @@ class Bench:
                 return oracle.outputs_of(self.reference(dtype or self.dtype)(*inputs))
         except Exception:
             return None
+
+    def writes(self, sample: Sample) -> frozenset[int]:
+        """Arguments that the reference itself changes."""
+        given = [v.detach().to(self.device, copy=True) if isinstance(v, torch.Tensor) else v for v in sample.inputs]
+        kept = [v.clone() if isinstance(v, torch.Tensor) else v for v in given]
+        try:
+            with torch.no_grad():
+                self.reference(self.dtype)(*given)
+        except Exception:
+            return frozenset()
+        tensors = [(k, v) for k, v in enumerate(given) if isinstance(v, torch.Tensor)]
+        return frozenset(k for k, v in tensors if not same_bits(v, kept[k]))
 
     # -- the candidate ------------------------------------------------------------------------------------------------
 
@@ -222,6 +271,8 @@ class Bench:
         if out_of_bounds(answer) and not options.get("placement", "").startswith("guarded"):
             # MEM-01 tells; here its consequences are judged
             answer = self.candidate.call(sample.inputs, **{**options, "placement": "guarded:finite"})
+        if (odd := others(answer.parts)) and odd == others(self._parts(dtype, sample.inputs)):
+            answer = replace(answer, parts=())  # the same text, or whatever it is: not compared
         self.log.append((f"{sample.gate} {sample.label}", answer))
         return answer
 
@@ -234,6 +285,8 @@ class Bench:
     def judge(self, sample: Sample, answer: Answer, expected: Expected) -> Trial:
         """Whether the candidate's outputs lie inside the bound, and are what a result must be."""
         if reason := unfit(answer):
+            return Trial(sample, reason)
+        if answer.parts and (reason := unlike(answer, self._parts(None, sample.inputs))):
             return Trial(sample, reason)
         values = [v.to(self.device) for v in answer.values]
         worst = next((c for c in oracle.compare_all(values, expected, self.policy) if not c.ok), None)
@@ -396,7 +449,7 @@ class Bench:
                 return Found(self.said(gate, Status.FAIL, where), self.witness(gate, trial), tried)
         rest = f"; {left} not judged ({why})" if left else ""
         if not tried:
-            reason = f"the reference takes none of its {left} inputs: {why}" if left else "there is nothing to try here"
+            reason = f"none of its {left} inputs could be judged: {why}" if left else "there is nothing to try here"
             return Found(self.said(gate, Status.NOT_APPLICABLE, reason))
         return Found(self.said(gate, Status.PASS, f"{fine} on {tried} inputs{rest}"), tried=tried)
 

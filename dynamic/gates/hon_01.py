@@ -164,7 +164,7 @@ def _record(bench: Bench, seen: Answer, reference: _Reference) -> Iterator[str]:
         if k not in reference.changed and k not in aliases:
             yield f"it changes its input {names[k]!r}, which the reference leaves alone"
     for k, out in enumerate(seen.outputs):
-        if bench.candidate.kind == "gpu" and not out.device.startswith("cuda"):
+        if bench.candidate.kind == "gpu" and not out.device.startswith("cuda") and not out.number:
             yield f"output {k} is on {out.device}, its inputs are on a GPU"
         if out.alias is not None and k not in reference.aliased and out.alias not in seen.changed:
             yield f"output {k} is the input {names[out.alias]!r} itself, handed back"

@@ -28,6 +28,8 @@ def check(bench: Bench) -> Found:
             said = error if isinstance(error, InputError) else f"{type(error).__name__}: {str(error).splitlines()[0]}"
             failed = Found(bench.said(GATE, Status.UNDECIDED, f"the reference cannot be followed: {said}"))
             continue
+        if bench.random and not bench.defect:
+            notes.append(bench.random)
         if not worthless:
             rest = "".join(f"; but {note}" for note in notes)
             return Found(bench.said(GATE, Status.PASS, f"deterministic, moved by its inputs, right in float32{rest}"))

@@ -119,6 +119,6 @@ def _refused(answer: Answer, seen: list[str], what: str) -> bool:
 def _astray(answer: Answer, device: str) -> str:
     """Which output is not on the device of the inputs; empty where all are."""
     for k, out in enumerate(answer.outputs):
-        if out.device != device:
+        if out.device != device and not out.number:
             return f"output {k} is on {out.device}, the inputs are on {device}"
     return ""

@@ -6,7 +6,7 @@ from kcontract.dynamic.inputs.generators import draw, kinds
 from kcontract.dynamic.inputs.lattice import Probe, probe
 from kcontract.dynamic.inputs.nonfinite import placements
 from kcontract.dynamic.inputs.sets import Build, build, sample, thorough
-from kcontract.dynamic.inputs.shapes import boundary_shapes, boundary_sizes, strided_views
+from kcontract.dynamic.inputs.shapes import boundary_shapes, boundary_sizes, resized, strided_views
 from kcontract.dynamic.inputs.spec import Argument, Role, Sample, Spec
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "kinds",
     "placements",
     "probe",
+    "resized",
     "sample",
     "strided_views",
     "thorough",

@@ -11,7 +11,7 @@ import torch
 from kcontract.dynamic.inputs.generators import draw
 from kcontract.dynamic.inputs.lattice import SMALLEST, lattice_rows
 from kcontract.dynamic.inputs.nonfinite import placements
-from kcontract.dynamic.inputs.shapes import boundary_shapes, strided_views
+from kcontract.dynamic.inputs.shapes import boundary_shapes, resized, strided_views
 from kcontract.dynamic.inputs.spec import Argument, Role, Sample, Spec
 from kcontract.errors import InputError
 
@@ -35,6 +35,8 @@ def _argument(spec: Spec, a: Argument, seed: int, kind: str) -> Any:
         return a.value
     own = (seed * 1000003 + zlib.crc32(a.name.encode())) % 2**31
     shape = spec.shape(a)
+    if a.role is Role.GIVEN:
+        return _turned(resized(a.value, shape), own if seed else 0)
     if a.role is Role.INDEX:
         high = max(1, spec.size(a.high))
         return torch.randint(
@@ -49,6 +51,21 @@ def _argument(spec: Spec, a: Argument, seed: int, kind: str) -> Any:
     if a.positive:
         values = values.abs()
     return values.requires_grad_(a.requires_grad) if a.requires_grad else values
+
+
+def _turned(value: Tensor, seed: int) -> Tensor:
+    """The values turned along every axis, so that a row of a mask keeps as many; a mask that is all alike gets a
+    quarter of the other value, but never on its diagonal, so that no row is left without. Seed 0 changes nothing."""
+    if not seed or not value.numel():
+        return value.clone()
+    generator = torch.Generator().manual_seed(seed)
+    if value.dtype is torch.bool and value.dim() and bool((value == value.reshape(-1)[0]).all()):
+        n = value.shape[-1]
+        rows = value.clone().reshape(-1, n)
+        diagonal = torch.arange(len(rows))[:, None] % n == torch.arange(n)
+        return (rows ^ (~diagonal & (torch.rand(rows.shape, generator=generator) < 0.25))).reshape(value.shape)
+    shifts = [int(torch.randint(1, max(2, size), (), generator=generator)) for size in value.shape]
+    return value.roll(shifts, tuple(range(value.dim()))) if shifts else value.clone()
 
 
 def _kinds(gate: str, spec: Spec, seed: int, names: tuple[str, ...], one_at_a_time: bool = False) -> Iterator[Sample]:

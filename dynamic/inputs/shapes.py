@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,16 @@ def boundary_shapes(
             yield f"{name} = {size}", {**dims, name: size}
     if any(v != 1 for v in dims.values()):
         yield "all 1", dict.fromkeys(dims, 1)
+
+
+def resized(value: Tensor, shape: Sequence[int]) -> Tensor:
+    """The value repeated or cut to a shape of as many dimensions; zeros where it has no element to repeat."""
+    for axis, size in enumerate(shape):
+        if size != value.shape[axis]:
+            if not value.numel() and size:
+                return value.new_zeros(tuple(shape))
+            value = value.index_select(axis, torch.arange(size) % max(1, value.shape[axis]))
+    return value
 
 
 def strided_views(x: Tensor) -> Iterator[tuple[str, Tensor]]:

@@ -14,11 +14,13 @@ Tensor = Any
 
 class Role(str, enum.Enum):
     """``data`` is varied; a ``parameter`` too, and kept off its identity (1 for a scale, 0 for a shift); an ``index``
-    holds whole numbers below ``high``; ``fixed`` is passed as it is."""
+    holds whole numbers below ``high``; ``given`` (a mask) keeps the values of ``value``, cut or repeated to its shape
+    and turned along its axes; ``fixed`` is passed as it is."""
 
     DATA = "data"
     PARAMETER = "parameter"
     INDEX = "index"
+    GIVEN = "given"
     FIXED = "fixed"
 
 
@@ -27,7 +29,7 @@ class Argument:
     """One argument: its shape as names of dimensions or numbers, its dtype, and the axis a kernel sums over.
 
     ``positive`` takes absolute values (variances, scales); ``center`` is what a parameter is drawn around, e.g. 1.0
-    for a scale; ``high`` (exclusive) bounds an index; ``value`` is what a FIXED argument holds.
+    for a scale; ``high`` (exclusive) bounds an index; ``value`` is what a FIXED or GIVEN argument holds.
     """
 
     name: str

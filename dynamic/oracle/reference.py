@@ -92,7 +92,7 @@ def _insensitive(reference: Any, inputs: Sequence[Any], other: Sequence[Any] | N
             continue
         moved = run(reference, [*inputs[:at], changed, *inputs[at + 1 :]])
         if all(
-            a.value.shape == b.value.shape and bool(((a.value - b.value).abs().double() <= a.bound).all())
+            a.value.shape == b.value.shape and bool(((a.value.double() - b.value.double()).abs() <= a.bound).all())
             for a, b in zip(first.outputs, moved.outputs, strict=True)
         ):
             found.append(Defect("insensitive", f"no output moves when input {at} does, beyond its error bound", True))

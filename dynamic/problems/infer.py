@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from kcontract.dynamic.inputs import Argument, Role, Spec, build
+from kcontract.dynamic.inputs import Argument, Role, Spec, build, resized
 from kcontract.dynamic.oracle.run import outputs_of
 from kcontract.errors import InputError
 
@@ -56,6 +57,49 @@ def infer(reference: Callable[[], Any], inputs: Sequence[Any], *, budget: int = 
     spec = replace(spec, arguments=tuple(_domains(module, spec)))
     spec = replace(spec, arguments=tuple(_indices(module, spec)))
     return Inferred(_reduced_axes(module, spec), native)
+
+
+def is_random(reference: Any, inputs: Sequence[Any]) -> bool:
+    """Whether two runs on the same inputs differ. It is run on data only if it draws random numbers on none, or cannot
+    be run without data. The stream of random numbers is left as it was."""
+    probe = _Prober(reference, inputs)
+    drawn = _Drawn()
+    if probe.on_meta:
+        with drawn:
+            probe.works({})
+        if not drawn.names:
+            return False
+    with torch.random.fork_rng(devices=()):
+        outputs = []
+        for seed in (1, 2):
+            torch.default_generator.manual_seed(seed)
+            before = torch.get_rng_state()
+            given = [v.detach().clone() if isinstance(v, torch.Tensor) else v for v in inputs]
+            try:
+                with torch.no_grad():
+                    outputs.append(outputs_of(copy.deepcopy(reference)(*given)))
+            except Exception:
+                return False
+            if torch.equal(before, torch.get_rng_state()):
+                return False
+    return not all(torch.equal(_sayable(a), _sayable(b)) for a, b in zip(*outputs, strict=True))
+
+
+def _sayable(t: Any) -> Any:
+    return t.nan_to_num(0.5) if t.is_floating_point() else t
+
+
+class _Drawn(TorchDispatchMode):  # type: ignore[misc]
+    """Names of the operations that draw random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            self.names.add(str(function))
+        return function(*args, **(kwargs or {}))
 
 
 Axis = tuple[int, int]
@@ -95,7 +139,7 @@ class _Prober:
                 made.append(value)
                 continue
             shape = [sizes.get((k, a), s) for a, s in enumerate(value.shape)]
-            made.append(_meta(value, shape) if self.on_meta else _resized(value, shape))
+            made.append(_meta(value, shape) if self.on_meta else resized(value, shape))
         self.tries += 1
         try:
             return [tuple(o.shape) for o in self._call(made)]
@@ -132,14 +176,6 @@ def _meta(value: Any, shape: Sequence[int]) -> Any:
     return torch.empty(tuple(shape), dtype=value.dtype, device="meta")
 
 
-def _resized(value: Any, shape: Sequence[int]) -> Any:
-    """The value repeated or cut to a shape."""
-    for axis, size in enumerate(shape):
-        if size != value.shape[axis]:
-            value = value.index_select(axis, torch.arange(size) % max(1, value.shape[axis]))
-    return value
-
-
 def _names(groups: Sequence[tuple[Axis, ...]], inputs: Sequence[Any]) -> list[str]:
     """``batch`` for the leading axis of the first tensor, ``width`` for its last, ``length`` for the others."""
     taken: dict[str, int] = {}
@@ -167,7 +203,7 @@ def _argument(module: Any, probe: _Prober, k: int, value: Any, named: Mapping[Ax
     if value.dtype in _FLOATS:
         return Argument(name, shape, dtype, requires_grad=value.requires_grad)
     if value.dtype is torch.bool or value.is_complex() or value.is_floating_point():
-        return Argument(name, role=Role.FIXED, value=value)
+        return Argument(name, shape, dtype, Role.GIVEN, value=value.detach())
     return Argument(name, shape, dtype, Role.INDEX, high=int(value.max()) + 1 if value.numel() else 1)
 
 

@@ -25,8 +25,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One returned tensor. ``value`` is a CPU copy, None where there is none to read (meta, a subclass, too large);
-    ``alias`` is the argument whose storage it shares; ``held``: an earlier result's storage is returned again."""
+    """One returned tensor, or ``number`` as a tensor without dimensions. ``value`` is a CPU copy, None where there is
+    none to read (meta, a subclass, too large); ``alias`` is the argument whose storage it shares; ``held``: an earlier
+    result's storage is returned again."""
 
     value: Any
     dtype: str
@@ -38,18 +39,20 @@ class Output:
     alias: int | None
     held: bool
     requires_grad: bool
+    number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What became of one call. ``grads`` holds one list a backward, in the order of arguments that require a gradient
     and then of parameters, ``nodes`` the custom autograd functions they went through; ``changed`` are arguments the
-    call wrote to, ``borders`` those overrun."""
+    call wrote to, ``borders`` those overrun. ``parts`` are the kinds of all that was returned (``results.kind``),
+    ``meeting`` pairs of outputs that have an element in common."""
 
     outputs: tuple[Output, ...] = ()
     grads: tuple[tuple[Output | None, ...], ...] = ()
     failure: Failure | None = None
-    others: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
     changed: tuple[int, ...] = ()
     borders: tuple[int, ...] = ()
     launches: tuple[Mapping[str, Any], ...] = ()
@@ -57,6 +60,7 @@ class Answer:
     sizes: tuple[int, ...] = ()
     casts: tuple[tuple[str, str, int], ...] = ()
     twins: tuple[tuple[int, int], ...] = ()
+    meeting: tuple[tuple[int, int], ...] = ()
     kernels: tuple[str, ...] = ()
     own: tuple[int, ...] = ()
     flags: tuple[str, ...] = ()

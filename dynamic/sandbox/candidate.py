@@ -65,6 +65,7 @@ class Candidate:
         self.unset: tuple[str, ...] = ()
         self.folder = tempfile.TemporaryDirectory(prefix="kcontract-", ignore_cleanup_errors=True)
         self.pinned: int | None = None
+        self.training = True
         self.loaded_with: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self.shapes: frozenset[tuple[int, ...]] = frozenset()
         self.isolation: tuple[str, ...] = ()
@@ -174,7 +175,8 @@ class Candidate:
             states = [{"name": name, **self._pack(value)} for name, value in self.state]
         except channel.Garbled as error:
             return Failure("too large", str(error), "load")
-        reply = self._ask({"op": "state", "state": states}, self.limits.load)
+        request = {"op": "state", "state": states, "training": self.training}
+        reply = self._ask(request, self.limits.load)
         if not isinstance(reply, Failure):
             self.parameters = tuple(str(n) for n in reply["parameters"])
             self.unset = tuple(str(n) for n in reply["unset"])
@@ -334,7 +336,7 @@ class Candidate:
         return Answer(
             outputs=tuple(self._output(o) for o in reply["outputs"]),
             grads=tuple(tuple(None if g is None else self._output(g) for g in each) for each in reply["grads"]),
-            others=tuple(str(o) for o in reply["others"]),
+            parts=tuple(str(part) for part in reply["parts"]),
             changed=tuple(int(k) for k in reply["changed"]),
             borders=tuple(int(k) for k in reply["borders"]),
             launches=tuple(reply["launches"]),
@@ -342,6 +344,7 @@ class Candidate:
             sizes=tuple(int(n) for n in reply["sizes"]),
             casts=tuple((str(a), str(b), int(at)) for a, b, at in reply["casts"]),
             twins=tuple((int(at), int(k)) for at, k in reply["twins"]),
+            meeting=tuple((int(k), int(j)) for k, j in reply["meeting"]),
             kernels=tuple(str(n) for n in reply["kernels"]),
             own=tuple(int(at) for at in reply["own"]),
             flags=tuple(reply["flags"]),
@@ -372,6 +375,7 @@ class Candidate:
             alias=None if alias is None else int(alias),
             held=bool(header["held"]),
             requires_grad=bool(header["requires_grad"]),
+            number=bool(header.get("number")),
         )
 
 

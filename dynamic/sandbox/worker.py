@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten
 
+from kcontract.dynamic import results
 from kcontract.dynamic.sandbox import channel, confine, watch
 
 #: Differs from run to run, so that two messages about one failure would not be equal.
@@ -98,6 +98,8 @@ class Worker:
         given = [(str(e["name"]), self._tensor(e).to(self.device)) for e in request.get("state", ())]
         if not isinstance(self.call, torch.nn.Module):
             return {"parameters": [], "unset": [name for name, _ in given], "shapes": []}
+        if not request.get("training", True):
+            self.call.eval()
         own = {**dict(self.call.named_parameters()), **dict(self.call.named_buffers())}
         pairs = [(own[name], value) for name, value in given if name in own and own[name].shape == value.shape]
         unset = [name for name, value in given if name not in own or own[name].shape != value.shape]
@@ -178,17 +180,18 @@ class Worker:
             with self._moved(tensors), self._watched(seen, poison, bool(request.get("observe"))):
                 result, grads = self._run(arguments, tensors, want, request)
             if late:
-                result = [t.clone() if isinstance(t, torch.Tensor) else t for t in tree_flatten(result)[0]]
+                result = [t.clone() if isinstance(t, torch.Tensor) else t for t in results.leaves(result)]
             self._synchronize(away)
         finally:
             names = _kernels(profiler)
             self.launches.seen, self.launches.suppress = None, False
         seconds = time.perf_counter() - start
-        leaves = tree_flatten(result)[0]
-        outputs = [t for t in leaves if isinstance(t, torch.Tensor)]
+        parts = list(results.leaves(result))
+        returned = [(results.tensor_of(part), results.kind(part)) for part in parts if results.compared(part)]
+        outputs = [t for t, _ in returned]
         answer = {
-            "outputs": [self._output(t, tensors) for t in outputs],
-            "others": [type(v).__name__ for v in leaves if not isinstance(v, torch.Tensor) and v is not None],
+            "outputs": [{**self._output(t, tensors), "number": kind == "number"} for t, kind in returned],
+            "parts": [results.kind(part)[:64] for part in parts[:4096]],
             "grads": [[None if g is None else self._output(g, tensors) for g in each] for each in grads],
             "changed": [k for k, t in tensors if not late and _differs(t, before[k])],
             "borders": [k for k, (_, around) in enumerate(pairs) if around is not None and _overrun(around, placement)],
@@ -198,6 +201,7 @@ class Worker:
             "sizes": seen.sizes[:512],
             "casts": seen.casts[:512],
             "twins": seen.twins(outputs),
+            "meeting": _meeting(outputs),
             "kernels": names,
             "own": [watch.storage_of(t) for t in self._parameters()],
             "stream": self._stream(away),
@@ -243,7 +247,7 @@ class Worker:
             result = self.call(*arguments)
             if not want:
                 return result, []
-            floating = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.is_floating_point()]
+            floating = [t for t in results.tensors(result) if t.is_floating_point()]
             given = [(t, self._tensor(h).to(t)) for t, h in zip(floating, want, strict=False) if t.requires_grad]
             outputs, upstream = [t for t, _ in given], [u for _, u in given]
             self.nodes = watch.custom_nodes(outputs)
@@ -353,6 +357,29 @@ def _kernels(profiler: Any) -> list[str]:
     return sorted({e.name[:200] for e in profiler.events() if e.device_type is torch.profiler.DeviceType.CUDA})[:256]
 
 
+def _meeting(outputs: Sequence[Any]) -> list[tuple[int, int]]:
+    """Pairs of outputs that have an element in common; two views of one buffer need not."""
+    places = [watch.storage_of(t) if t.numel() else 0 for t in outputs]
+    return [
+        (k, j)
+        for j, place in enumerate(places)
+        for k in range(j)
+        if place and place == places[k] and _meet(outputs[k], outputs[j])
+    ]
+
+
+def _meet(a: Any, b: Any) -> bool:
+    if a.dtype is not b.dtype or a.layout is not torch.strided:
+        return True
+    marks = torch.zeros(a.untyped_storage().nbytes() // a.itemsize, dtype=torch.bool)
+    one, two = (
+        marks.as_strided([s if step else 1 for s, step in zip(t.shape, t.stride(), strict=True)], t.stride(),
+                         t.storage_offset()) for t in (a, b)
+    )  # fmt: skip
+    one.fill_(True)
+    return bool(two.any())
+
+
 def _differs(now: Any, before: Any) -> bool:
     if now.device.type == "meta" or now.numel() == 0:
         return False
@@ -379,9 +406,12 @@ def prepare(settings: Mapping[str, Any]) -> list[str]:
         torch.cuda.init()
         torch.empty(1, device="cuda").fill_(0)
     else:
+        import numpy
+
         from kcontract.dynamic.engines import shim
 
         shim.zero_fill = False
+        numpy.seterr(all="ignore")  # the engines overflow where a device would, without a word
     if not triton.knobs.runtime.interpret:
         active = triton.runtime.driver.active
         _ = active.utils  # on a GPU it is compiled, into the cache that all workers share
