@@ -36,6 +36,7 @@ _FACTORIES = (
     *("scalar_tensor", "sparse_coo_tensor", "sparse_csr_tensor", "tensor", "tril_indices", "triu_indices", "zeros"),
     "zeros_like",
 )
+_PRODUCTS = torch.library.Library("aten", "IMPL", "CPU")
 _METHODS = ("new_full", "new_ones", "new_tensor", "new_zeros")
 _UNINITIALISED_METHODS = ("new_empty", "new_empty_strided")
 
@@ -44,7 +45,7 @@ def install(device: Device) -> None:
     """Replace what stands between a GPU program and a torch without one. Once a process."""
     _replace_factories()
     _replace_tensor_methods()
-    _replace_products()
+    _add_products()
     _replace_autocast()
     _replace_cuda(device)
 
@@ -126,20 +127,21 @@ def _replace_tensor_methods() -> None:
     tensor.record_stream = lambda self, stream: None
 
 
-def _replace_products() -> None:
+def _add_products() -> None:
     """``out_dtype`` of matrix products, which torch implements on CUDA only: the sum is rounded to it, once."""
 
     def with_type(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any, out_dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
-            if out_dtype is not None:
-                args = tuple(x.to(out_dtype) if isinstance(x, torch.Tensor) else x for x in args)
-            return function(*args, **kwargs)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            *factors, kind = args
+            with torch.autocast("cpu", enabled=False):  # as on CUDA, where autocast passes these by
+                return function(*(x.to(kind) for x in factors), **kwargs)
 
         return call
 
     for name in ("mm", "bmm", "addmm", "baddbmm"):
-        setattr(torch, name, with_type(getattr(torch, name)))
+        packet = getattr(torch.ops.aten, name)
+        for overload in {"dtype", "dtype_out"} & set(packet.overloads()):
+            _PRODUCTS.impl(f"{name}.{overload}", with_type(getattr(torch, name)))
 
 
 def _replace_autocast() -> None:

@@ -45,7 +45,11 @@ assert model.weight.is_cuda and model(torch.ones(1, 4, device="cuda")).is_cuda
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert torch.is_autocast_enabled("cuda")
     assert model(torch.ones(1, 4, device="cuda")).dtype is torch.bfloat16
-assert torch.mm(torch.ones(2, 2).half(), torch.ones(2, 2).half(), out_dtype=torch.float32).dtype is torch.float32
+tiny = torch.full((2, 2), 1 / 3, dtype=torch.half)
+with torch.autocast("cuda", dtype=torch.bfloat16):  # passed by: the sum keeps float32
+    wide = torch.mm(tiny, tiny, out_dtype=torch.float32)
+    torch.addmm(wide, tiny, tiny, out_dtype=torch.float32, out=wide)
+assert torch.equal(wide, 2 * (tiny.float() @ tiny.float())), wide
 
 # Streams, events, graphs, contexts.
 stream = torch.cuda.Stream()
