@@ -139,8 +139,18 @@ class Recorder:
         finally:
             signal.alarm(0)
             line |= {"launches": dict(self.launches), "seconds": round(time.perf_counter() - start, 1)}
-            with open(self.path, "a") as file:
-                file.write(json.dumps(line) + "\n")
+            self.write(line)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that ended before its call."""
+        if report.when == "setup" and not report.passed:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            result = "skipped" if report.skipped else "failed"
+            self.write({"test": report.nodeid, "result": result, "reason": reason[-200:], "launches": {}, "seconds": 0})
+
+    def write(self, line: dict[str, Any]) -> None:
+        with open(self.path, "a") as file:
+            file.write(json.dumps(line) + "\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:
