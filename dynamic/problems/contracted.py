@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from kcontract.dynamic.problems import source
+from kcontract.dynamic.problems import guard, source
 from kcontract.dynamic.problems.problem import Entry, Problem
 from kcontract.errors import InputError, KContractError
 from kcontract.model.declare import Declaration, declaration
@@ -41,8 +41,8 @@ def _problem(path: str, name: str, call: ast.Call) -> Problem:
     return Problem(
         name=name,
         candidate=Entry(path, name, "function"),
-        reference=lambda: declared.reference,
-        inputs=declared.inputs,
+        reference=guard.reference(lambda: declared.reference),
+        inputs=guard.inputs(declared.inputs),
         contract=declared.contract,
         origin={
             "format": "contract",

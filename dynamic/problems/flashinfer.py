@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kcontract.dynamic.inputs.spec import Argument, Role, Spec
+from kcontract.dynamic.problems import guard
 from kcontract.dynamic.problems.problem import Entry, Problem
 from kcontract.errors import InputError
 from kcontract.model import Contract
@@ -53,7 +54,7 @@ def load(solution: str, definition: str, axes: Mapping[str, int] | None = None) 
     return Problem(
         name=str(solved.get("name", "solution")),
         candidate=entry,
-        reference=lambda: run,
+        reference=guard.reference(lambda: run),
         inputs=inputs,
         contract=Contract(reference=f"{definition}:run"),
         spec=spec,
@@ -125,6 +126,7 @@ def _argument(name: str, tensor: Mapping[str, Any], fixed: Mapping[str, int], pa
 
 def _reference(text: str, path: str) -> Any:
     module = types.ModuleType("kcontract_flashinfer_reference")
+    guard.watch(path)
     try:
         exec(compile(text, path, "exec"), module.__dict__)
     except Exception as error:

@@ -125,6 +125,8 @@ class _Prober:
             return
         try:
             self._call(self.inputs)
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(f"the reference fails on its own inputs: {type(error).__name__}: {error}") from None
 

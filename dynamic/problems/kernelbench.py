@@ -9,7 +9,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from kcontract.dynamic.problems import source
+from kcontract.dynamic.problems import guard, source
 from kcontract.dynamic.problems.problem import Entry, Problem
 from kcontract.errors import InputError
 from kcontract.model import Contract
@@ -48,7 +48,7 @@ def load(candidate: str, reference: str | None = None, name: str | None = None) 
     return Problem(
         name=wanted,
         candidate=Entry(candidate, wanted, "module"),
-        reference=lambda: module.Model(*init),
+        reference=guard.reference(lambda: module.Model(*init)),
         inputs=lambda: drawn(module.get_inputs, reference),
         init=init,
         contract=Contract(reference=f"{reference}:Model"),
@@ -59,7 +59,10 @@ def load(candidate: str, reference: str | None = None, name: str | None = None) 
 def drawn(draw: Callable[[], Any], path: str) -> tuple[Any, ...]:
     """What ``get_inputs`` gives, as a tuple. Raises ``InputError`` where it fails or gives no list."""
     try:
-        values = draw()
+        with guard.limited(draw.__name__):
+            values = draw()
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"{draw.__name__} fails: {type(error).__name__}: {error}", path=path) from None
     if not isinstance(values, (list, tuple)):

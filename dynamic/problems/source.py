@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from kcontract.dynamic.problems import guard
 from kcontract.errors import InputError
 
 
@@ -67,9 +68,12 @@ def module_of(path: str, names: Iterable[str]) -> types.ModuleType:
     module = types.ModuleType(f"kcontract_reference_{abs(hash(path))}")
     module.__file__ = path
     sys.modules[module.__name__] = module  # dataclasses and inspect look a class's module up
+    guard.watch(path)
     try:
-        with _siblings(path):
+        with _siblings(path), guard.limited("its reference"):
             exec(compile(ast.Module(body, []), path, "exec"), module.__dict__)
+    except InputError:
+        raise
     except Exception as error:
         linecache.checkcache(path)
         raise InputError(f"its reference cannot be imported: {type(error).__name__}: {error}", path=path) from None
@@ -89,6 +93,7 @@ def _siblings(path: str) -> Iterator[None]:
         for name in set(sys.modules) - known:
             file = getattr(sys.modules[name], "__file__", None)
             if file and os.path.dirname(os.path.abspath(file)) == folder:
+                guard.watch(file)
                 del sys.modules[name]
 
 

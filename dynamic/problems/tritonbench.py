@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kcontract.dynamic.problems import source
+from kcontract.dynamic.problems import guard, source
 from kcontract.dynamic.problems.problem import Entry, Problem
 from kcontract.errors import InputError
 from kcontract.model import Contract
@@ -40,8 +40,8 @@ def load(candidate: str, reference: str, name: str | None = None) -> Problem:
     return Problem(
         name=wanted,
         candidate=Entry(candidate, wanted, "function"),
-        reference=lambda: original,
-        inputs=lambda: _called_with(module, function, original, reference),
+        reference=guard.reference(lambda: original),
+        inputs=guard.inputs(lambda: _called_with(module, function, original, reference)),
         contract=Contract(reference=f"{reference}:{function}"),
         origin={"format": "tritonbench", "candidate": candidate, "reference": reference, "name": wanted},
     )
