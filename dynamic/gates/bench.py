@@ -184,12 +184,14 @@ class Bench:
         self.accumulators[dtype] = accumulators(self.candidate.cache, dtype)
         return self.model(dtype) != before
 
-    def expected(self, sample: Sample, *, grads: bool = False, model: Accumulation | None = None,
+    def expected(self, sample: Sample, *, grads: bool | Sequence[Any] = False, model: Accumulation | None = None,
                  dtype: str | None = None, flush_inputs: bool = False) -> Expected | str:  # fmt: skip
-        """What is right on a sample; or a sentence where the reference itself cannot take it."""
+        """What is right on a sample; or a sentence where the reference itself cannot take it. ``grads`` asks for
+        gradients, of random upstream ones or of those given (one set a sample)."""
         dtype = dtype or self.dtype
         model = model or self.model(dtype)
-        key = (sample.gate, sample.label, sample.seed, tuple(sample.dims.items()), grads, model, dtype, flush_inputs)
+        key: tuple[object, ...] = (sample.gate, sample.label, sample.seed, tuple(sample.dims.items()))
+        key = (*key, grads if isinstance(grads, bool) else "given", model, dtype, flush_inputs)
         if key not in self._kept:
             inputs = [v.to(self.device) if isinstance(v, torch.Tensor) else v for v in sample.inputs]
             reference = self.reference(dtype)
@@ -215,7 +217,7 @@ class Bench:
     def _returns(self, reference: Any, inputs: Sequence[Any]) -> tuple[list[Any] | None, list[str]]:
         """Dtypes, and the kinds of all parts of the result."""
         own = {p.dtype for p in reference.parameters()} if isinstance(reference, torch.nn.Module) else ()
-        key = (*own, *(v.dtype if isinstance(v, torch.Tensor) else None for v in inputs))
+        key = (*own, *(v.dtype if isinstance(v, torch.Tensor) else repr(v)[:64] for v in inputs))
         for device in ("meta", self.device) if key not in self._returned else ():
             try:
                 with torch.no_grad():
@@ -351,6 +353,14 @@ class Bench:
     def nominal(self, label: str = "normal", seed: int = 0, kind: str = "normal", gate: str = "CMP-01") -> Sample:
         """A sample at the working sizes."""
         return Sample(gate, label, self.seed + seed, build(self.spec, self.seed + seed, kind), self.spec.dims)
+
+    def uneven(self, gate: str, label: str, spec: Spec | None = None) -> Sample | None:
+        """Ordinary inputs with every size moved to an odd one; None where nothing moves, or the contract forbids it."""
+        dims = {name: size + 1 + size % 2 for name, size in self.spec.dims.items()}
+        moved = (spec or self.spec).with_dims(dims)
+        if not dims or not self.admits(dims) or self.elements(moved) > 4 * BUDGET[self.candidate.kind]:
+            return None
+        return Sample(gate, label, self.seed, build(moved, self.seed), moved.dims)
 
     def settle(self) -> None:
         """Look at the candidate once, and take the native sizes where it is right at those and not at smaller ones.

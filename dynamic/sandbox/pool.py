@@ -164,6 +164,7 @@ def _environment(kind: str, target: str, folder: str) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([str(site), str(package.parent), *own]),
         "TRITON_CACHE_DIR": folder,
         "PYTHONUNBUFFERED": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",  # many candidates may run beside each other
     }
     if kind != "gpu":
         settings = records.Settings(
