@@ -102,7 +102,7 @@ def large(mode: str) -> None:
     import triton
 
     from kcontract.dynamic.engines.simulator.driver import simulate
-    from kcontract.dynamic.engines.simulator.launch import Options
+    from kcontract.dynamic.engines.simulator.options import Options
 
     triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))
 
@@ -155,7 +155,7 @@ def main() -> None:
     import triton
 
     from kcontract.dynamic.engines.simulator.driver import simulate
-    from kcontract.dynamic.engines.simulator.launch import Options
+    from kcontract.dynamic.engines.simulator.options import Options
 
     triton.set_allocator(lambda size, align, stream: torch.empty(size, dtype=torch.int8))
     other = interpreted()

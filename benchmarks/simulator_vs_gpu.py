@@ -270,7 +270,7 @@ def simulated(job: dict[str, Any], archive: zipfile.ZipFile, accumulate: str = "
     """Outputs of one launch in the simulator."""
     from kcontract.dynamic.engines.simulator.engine import prepare as ready
     from kcontract.dynamic.engines.simulator.kernel import decode
-    from kcontract.dynamic.engines.simulator.launch import Options
+    from kcontract.dynamic.engines.simulator.options import Options
 
     buffers: dict[str, Any] = {}
     for label, dtype, shape in job["inputs"]:

@@ -15,6 +15,7 @@ from types import ModuleType, TracebackType
 
 from kcontract._boot import Waiter
 from kcontract.dynamic.engines import records
+from kcontract.errors import KContractError
 
 
 def start() -> None:
@@ -37,14 +38,39 @@ def start() -> None:
 
 
 def _record_failures(path: str) -> None:
-    """Note the exception that ends the program, so that the summary can say it in a sentence."""
+    """Note the exception that ends the program, so that the summary can say it in a sentence; of what kcontract raises
+    on purpose show the program's own frames, unless Triton's switch for full tracebacks is on."""
     show = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        frames = traceback.extract_tb(trace)
+        frames = _own(traceback.extract_tb(trace))
         place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         records.write(path, "failure", error=records.sentence(error), place=place, missing=missing)
-        show(kind, error, trace)
+        if not isinstance(error, KContractError) or _wants_all():
+            show(kind, error, trace)
+            return
+        told = traceback.TracebackException(kind, error, None)
+        told.stack = traceback.StackSummary.from_list(frames)
+        print("".join(told.format()), end="", file=sys.stderr)
 
     sys.excepthook = hook
+
+
+def _own(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    """The frames of the program: without those of kcontract and Triton, and what Triton generates for a launch."""
+    packages = [sys.modules[name].__file__ for name in ("kcontract", "triton") if name in sys.modules]
+    folders = tuple(os.path.join(os.path.dirname(file), "") for file in packages if file)
+    libraries = [frame.filename.startswith(folders) for frame in frames]
+    inside = libraries.index(True) if any(libraries) else len(frames)
+    own = [
+        frame
+        for k, frame in enumerate(frames)
+        if not libraries[k] and (k < inside or not frame.filename.startswith("<"))
+    ]
+    return own or list(frames)
+
+
+def _wants_all() -> bool:
+    triton = sys.modules.get("triton")
+    return triton is not None and bool(triton.knobs.compilation.front_end_debugging)

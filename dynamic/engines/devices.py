@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kcontract.errors import InputError, UsageError
-from kcontract.ir.target import Target
+from kcontract.ir.target import TABLE, Target
 
 GIB = 2**30
 
@@ -50,6 +50,7 @@ def device(target: str) -> Device:
     except InputError as error:
         raise UsageError(str(error)) from None
     if not kind.is_nvidia or kind.capability is None or not kind.is_known:
-        raise UsageError(f"{target!r} is no NVIDIA target with known limits; write one such as sm_90 or sm_100")
+        known = ", ".join(row.name for row in TABLE.values())
+        raise UsageError(f"{target!r} is no NVIDIA target with known limits; write one of {known}")
     name, multiprocessors, memory = _PRODUCTS.get(kind.capability, (f"NVIDIA {kind.name}", 132, 80))
     return Device(kind, name, multiprocessors, memory * GIB)

@@ -85,6 +85,8 @@ def load(strand: Strand, space: str, address: Array, dtype: str, count: int, mas
         return [np.zeros((1, 1), dtype)] * count
     if space == "":
         space, address = generic(address if mask is None else np.where(mask, address, _some(address, mask)))
+    if strand.machine.asks is not None:
+        _asking(strand, space, address, mask)
     size = np.dtype(dtype).itemsize * count
     width = min(size, 16)
     if space == "param":
@@ -111,6 +113,14 @@ def load(strand: Strand, space: str, address: Array, dtype: str, count: int, mas
     if where is not None:
         parts = [_spread(p, where) for p in parts]
     return _separate(parts, dtype, count)
+
+
+def _asking(strand: Strand, space: str, address: Array, mask: Array | None) -> None:
+    """A thread that waits looks at memory (see ``waiting``)."""
+    if space in ("global", "shared"):
+        one = int((address if mask is None else _some(address, mask)).flat[0])
+        named = strand.machine.memory.named if space == "global" else _shared_byte
+        strand.machine.asking(f"wait for another value in {named(one)}")
 
 
 def _some(address: Array, mask: Array) -> Array:
@@ -157,7 +167,6 @@ def store(strand: Strand, space: str, address: Array, parts: list[Array], mask: 
     if space == "param":
         raise Unsupported("stores to kernel parameters are not simulated")
     machine = strand.machine
-    machine.version += 1
     row: Array | None = None
     rows = machine.shared
     if space != "global":
@@ -177,11 +186,17 @@ def store(strand: Strand, space: str, address: Array, parts: list[Array], mask: 
         machine.memory.check(chosen, size, lanes_of(strand, mask), write=True, width=width)
         if machine.checker is not None:
             machine.checker.global_access(strand, address, size, mask, "write")
+        if not machine.watch.careful or any(
+            (memory.load_global(chosen + np.int64(k * width), whole.dtype.str) != whole).any()
+            for k, whole in enumerate(data)
+        ):
+            machine.version += 1
         for k, whole in enumerate(data):
-            memory.store_global(chosen + np.int64(k * width), whole)
+            at = chosen + np.int64(k * width)
+            memory.store_global(at, whole)
             if machine.checker is not None:
                 _overlap(
-                    strand, "global", chosen, whole, memory.load_global(chosen + np.int64(k * width), whole.dtype.str)
+                    strand, machine.memory.named, at, at, whole, memory.load_global(at, whole.dtype.str), shape, where
                 )
         return
     row = np.broadcast_to(row, shape)
@@ -190,14 +205,28 @@ def store(strand: Strand, space: str, address: Array, parts: list[Array], mask: 
     if machine.checker is not None and space != "local":
         machine.checker.shared_access(strand, strand.cta, address, size, mask, "write")
     view = rows.view(_WHOLE[width])
+    if not machine.watch.careful or any(
+        (view[index + k] != whole.view(view.dtype)).any() for k, whole in enumerate(data)
+    ):
+        machine.version += 1
     for k, whole in enumerate(data):
         view[index + k] = whole.view(view.dtype)
-        if machine.checker is not None:
-            _overlap(strand, rows.name, chosen, whole, view[index + k])
+        if machine.checker is not None and space != "local":
+            _overlap(strand, _shared_byte, index + k, chosen + k * width, whole, view[index + k], shape, where)
 
 
-def _overlap(strand: Strand, space: str, address: Array, given: Array, found: Array) -> None:
-    """Threads of one store that write different values to one address race, unless the values differ by rounding."""
+def _shared_byte(address: int) -> str:
+    return f"byte {address} of shared memory"
+
+
+def _overlap(
+    strand: Strand, named: Callable[[int], str], cell: Array, address: Array, given: Array, found: Array,
+    shape: tuple[int, ...], where: Array | None,
+) -> None:  # fmt: skip
+    """Threads of one store that write different values to one cell race, unless the values differ by rounding.
+
+    ``shape`` is that of the store, ``where`` the mask of those who take part; ``cell`` numbers what they write to.
+    """
     bits = "u8" if given.dtype.itemsize >= 8 else f"u{given.dtype.itemsize}"
     lost = np.ascontiguousarray(given).view(bits) != np.ascontiguousarray(found).view(bits)
     if not lost.any():
@@ -208,9 +237,20 @@ def _overlap(strand: Strand, space: str, address: Array, given: Array, found: Ar
     lost = lost.reshape(-1)
     if form and np.dtype(bits).itemsize >= np.dtype(floats.WORDS[form]).itemsize:
         lost = lost & ~floats.close(given, found, form, butterfly).reshape(lost.size, -1).all(axis=1)
-    if lost.any():
-        place = np.repeat(address.reshape(-1), lost.size // address.size)[np.flatnonzero(lost)[0]]
-        raise Fault("race", f"threads of one store write different values to {space} address {int(place):#x}")
+    if not lost.any():
+        return
+    cell, address = cell.reshape(-1), address.reshape(-1)
+    loser = int(np.flatnonzero(lost)[0]) * cell.size // lost.size
+    winner = int(np.flatnonzero(cell == cell[loser])[-1])
+    ctas, threads = strand.machine.ctas[strand.cta[: shape[0]]], strand.tid[: shape[0], : shape[1]]
+    spread = (np.broadcast_to(x, shape) for x in (ctas, threads))
+    cta, tid = ((x if where is None else x[where]).reshape(-1)[[loser, winner]].tolist() for x in spread)
+    place = named(int(address[loser]))
+    if cta[0] == cta[1]:
+        who, how = f"threads {tid[0]} and {tid[1]} of CTA {cta[0]}", "with one store"
+    else:
+        who, how = f"CTA {cta[0]} and CTA {cta[1]}", "without synchronisation between them"
+    raise Fault("race", f"{who} write different values to {place} {how}")
 
 
 def _cas(old: Array, new: Array, swap: Array) -> Array:
@@ -267,6 +307,8 @@ def atomic(
         return np.zeros((1, 1), bits)
     if space == "":
         space, address = generic(address if mask is None else np.where(mask, address, _some(address, mask)))
+    if machine.asks is not None:
+        _asking(strand, space, address, mask)
     size = bits.itemsize
     full = (strand.b, strand.t)
     mask = None if mask is None else np.broadcast_to(mask, full)
@@ -278,7 +320,7 @@ def atomic(
         machine.memory.check(chosen, size, chosen.size, write=True, width=size)
         if machine.checker is not None:
             machine.checker.global_access(strand, address, size, mask, "atomic")
-        index = (chosen - memory._BASE) // size
+        index = (chosen - memory.BASE) // size
         view = memory.everything(bits.str)
     elif space == "shared":
         rows, row, address = _rows(strand, space, address)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kcontract.dynamic.engines.simulator.faults import Fault
 from kcontract.dynamic.engines.simulator.mbarrier import Barriers
 from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.dynamic.engines.simulator.values import Array
@@ -97,16 +96,16 @@ class Asynchronous:
         else:
             act()
 
-    def _placed(self, act: Action) -> Action:
-        """The action, with a fault in it placed at the instruction that is running now."""
+    def _placed(self, act: Callable[..., None]) -> Callable[..., None]:
+        """The action, with an error in it placed at the instruction that is running now."""
         kernel = self.machine.kernel
         index = kernel.running()
 
-        def placed() -> None:
+        def placed(*which: Array | slice) -> None:
             try:
-                act()
-            except Fault as fault:
-                raise kernel.at(fault, index) from None
+                act(*which)
+            except Exception as error:
+                raise kernel.located(error, index) from None
 
         return placed
 
@@ -123,7 +122,7 @@ class Asynchronous:
         if not len(threads):
             return
         if self.late:
-            groups.add(threads, act)
+            groups.add(threads, self._placed(act))
         else:
             act(slice(None))
 

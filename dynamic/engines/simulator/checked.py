@@ -276,16 +276,9 @@ class Checker:
             except Fault as fault:
                 if fault.kind != "uninitialised-read":
                     raise
-                self._report(fault)
+                self.machine.grid.report(fault, self.machine.kernel.running())
         else:
             self.tensor.writes(cta, grain, 1, warp, actor)
-
-    def _report(self, fault: Fault) -> None:
-        """Note a fault that the run survives, once an instruction."""
-        kernel, reported = self.machine.kernel, self.machine.grid.reported
-        kernel.at(fault, kernel.running())
-        if (fault.kind, fault.line) not in ((f.kind, f.line) for f in reported):
-            reported.append(fault)
 
     def tensor_wait(self, strand: Strand, what: str) -> None:
         """`tcgen05.wait`: the warp's own loads or stores are done."""

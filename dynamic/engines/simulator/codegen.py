@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kcontract.dynamic.engines.simulator.blocks import split
-from kcontract.dynamic.engines.simulator.faults import Unsupported
+from kcontract.dynamic.engines.simulator.calls import Whole
+from kcontract.dynamic.engines.simulator.faults import Unsupported, located, spelled
 from kcontract.dynamic.engines.simulator.values import Array
 from kcontract.ir.ptx.operands import (
     Address,
@@ -26,7 +27,7 @@ from kcontract.ir.ptx.operands import (
     Symbol,
     Vector,
 )
-from kcontract.ir.ptx.program import Function, Instruction, Program
+from kcontract.ir.ptx.program import Instruction
 
 #: numpy representation of a value of each PTX type; packed and 16-bit floats are bits and decoded by the emitters.
 REPRESENTATION = {
@@ -95,8 +96,7 @@ class Ins:
         self.args: tuple[Operand, ...] = self.raw.operands
 
     def bad(self, why: str) -> Unsupported:
-        text = f"{self.raw.name} {self.raw.text}".strip()
-        return Unsupported(f"the simulator cannot execute `{text[:120]}`: {why}", line=self.raw.line)
+        return Unsupported(why, line=self.raw.line, instruction=spelled(self.raw), location=self.raw.location)
 
     def take(self, *options: str) -> str | None:
         """Remove and return the first modifier that is one of ``options``."""
@@ -140,13 +140,13 @@ class Body:
 class Gen:
     """State of the generation of one function."""
 
-    def __init__(self, program: Program, function: Function) -> None:
-        self.program, self.function = program, function
+    def __init__(self, whole: Whole) -> None:
+        self.whole, self.function = whole, whole.function
         self.constants: dict[str, Array] = {}
         self._constant_names: dict[tuple[str, bytes], str] = {}
         self.registers: dict[tuple[int, str], int] = {}
         self.widths: list[str] = []
-        self.blocks = split(function)
+        self.blocks = split(self.function)
         self.starts = {b.first: i for i, b in enumerate(self.blocks)}
         self.counter = 0
         self.reset(0)
@@ -262,6 +262,19 @@ class Gen:
     def special(self, x: Special, dtype: str) -> str:
         return f"S.machine.special(S, {x.name!r}).astype('{dtype}')"
 
+    def frame(self, x: Operand) -> str | None:
+        """Expression of the local address of ``[name + offset]`` in parameter space, where the name is a variable of
+        the body; None for a parameter of the kernel's."""
+        if not isinstance(x, Address) or not isinstance(x.base, Symbol):
+            return None
+        found = self.whole.frame(x.base.name, self.current.raw.scope)
+        if found is None:
+            return None
+        offset = x.base.offset + x.offset
+        if not 0 <= offset < found[1]:
+            raise self.current.bad(f"{x.base.name} has {found[1]} bytes")
+        return self.const(found[0] + offset, "i8")
+
     def address(self, x: Operand, dtype: str = "i8") -> str:
         """Expression of the address of ``[base + offset]`` as int64."""
         if not isinstance(x, Address):
@@ -363,14 +376,17 @@ class Gen:
         instructions = self.function.instructions
         while at < code.last:
             group = FUSED.get(instructions[at].opcode)
-            taken = group(self, instructions, at, code.last) if group else 0
-            if not taken:
-                self.instruction(instructions[at])
-                taken = 1
+            try:
+                taken = group(self, instructions, at, code.last) if group else 0
+                if not taken:
+                    self.instruction(instructions[at])
+                    taken = 1
+            except Exception as error:
+                raise located(error, self.function, at) from error
             at += taken
         if not self.ended:
-            follows = self.starts.get(code.last)
-            self.final = f"return {follows}" if follows is not None else "return S.retire()"
+            last = number == len(self.blocks) - 1  # behind the last instruction, where a kernel ends as by ret
+            self.final = "return S.retire()" if last else f"return {self.starts[code.last]}"
         return Body(self.lines, self.places, self.prologue, self.defined, self.cache, self.final)
 
     def reset(self, number: int) -> None:

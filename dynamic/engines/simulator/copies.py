@@ -254,7 +254,7 @@ def copy_box_out(
         raise Unsupported("a tensor reduction of this element type is not simulated")
     view = memory.everything(data.dtype.str)
     order = machine.order(len(place))
-    access._apply(view, (place - memory._BASE) // unit, reduce, element, [data], order, False)
+    access._apply(view, (place - memory.BASE) // unit, reduce, element, [data], order, False)
 
 
 def copy_bytes(machine: Machine, row: Array, shared: Array, place: Array, size: Array, *, inward: bool) -> None:
@@ -289,6 +289,6 @@ def reduce_bytes(
         step = np.arange(0, n, width)
         data = view[machine.shared.index(np.full(len(step), r), s + step, width, width)]
         machine.memory.check(g + step, width, len(step), write=True, width=width)
-        index = (g + step - memory._BASE) // width
+        index = (g + step - memory.BASE) // width
         access._apply(memory.everything(_UNIT[width]), index, op, kind, [data], machine.order(len(step)), False)
     machine.version += 1

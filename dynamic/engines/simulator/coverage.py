@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kcontract.dynamic.engines.simulator import calls
 from kcontract.dynamic.engines.simulator import emit as _emit  # noqa: F401  (registers the emitters)
 from kcontract.dynamic.engines.simulator.codegen import FUSED, Gen
-from kcontract.errors import InputError
+from kcontract.dynamic.engines.simulator.faults import Unsupported
 from kcontract.ir.ptx import parse
 
 
@@ -36,8 +37,9 @@ def refusals(text: str) -> Mapping[str, str]:
     for function in program.functions:
         if function.kind != "entry" or function.declared_only:
             continue
-        gen = Gen(program, function)
-        instructions = function.instructions
+        whole = calls.inlined(program, function)
+        gen = Gen(whole)
+        instructions = whole.function.instructions
         for at, raw in enumerate(instructions):
             found.setdefault(raw.name, "")
             gen.reset(0)
@@ -46,8 +48,8 @@ def refusals(text: str) -> Mapping[str, str]:
                 if not (fused and fused(gen, instructions, at, at + 1)):
                     gen.carry = "carry"
                     gen.instruction(raw)
-            except InputError as error:
-                found[raw.name] = found[raw.name] or error.message
+            except Unsupported as refusal:
+                found[raw.name] = found[raw.name] or refusal.reason
     return found
 
 

@@ -22,8 +22,9 @@ from kcontract.dynamic.engines.driver import CpuTensorDriver
 from kcontract.dynamic.engines.simulator import kernel as decoded
 from kcontract.dynamic.engines.simulator import memory, tensor_map
 from kcontract.dynamic.engines.simulator.engine import block_of, lay_out
-from kcontract.dynamic.engines.simulator.launch import Grid, Options
-from kcontract.errors import InputError
+from kcontract.dynamic.engines.simulator.launch import Grid
+from kcontract.dynamic.engines.simulator.options import Options
+from kcontract.errors import InputError, KContractError
 
 #: Instructions a cycle of one multiprocessor: four schedulers, one warp instruction each.
 _ISSUE = 4
@@ -45,6 +46,16 @@ class SimulatedDriver(CpuTensorDriver):
         self.observers: list[Callable[[str, Grid], None]] = []
 
     def launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
+        """Run it. What it raises on purpose shows the caller's frames alone, unless Triton's own switch for full
+        tracebacks (``TRITON_FRONT_END_DEBUGGING``) is on."""
+        try:
+            self._launch(source, metadata, grid, arguments)
+        except KContractError as error:
+            if triton.knobs.compilation.front_end_debugging:
+                raise
+            raise error.with_traceback(None) from None
+
+    def _launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], arguments: Mapping[str, Any]) -> None:
         if 0 in grid:
             return
         ptx = self.ptx.get(metadata.hash)

@@ -13,7 +13,8 @@ from kcontract.dynamic.engines.base import Access, Argument, Diagnosis, Engine, 
 from kcontract.dynamic.engines.simulator import memory
 from kcontract.dynamic.engines.simulator.faults import Fault
 from kcontract.dynamic.engines.simulator.kernel import Kernel, decode
-from kcontract.dynamic.engines.simulator.launch import Grid, Options
+from kcontract.dynamic.engines.simulator.launch import Grid
+from kcontract.dynamic.engines.simulator.options import Options
 from kcontract.errors import InputError
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Launch

@@ -16,14 +16,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kcontract.dynamic.engines.simulator import access, arith, cache, registers, runtime, values, warps
+from kcontract.dynamic.engines.simulator import access, arith, cache, calls, registers, runtime, values, warps
 from kcontract.dynamic.engines.simulator import emit as _emit
 from kcontract.dynamic.engines.simulator.codegen import Gen
-from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
+from kcontract.dynamic.engines.simulator.faults import Unsupported, located
 from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.errors import InputError
-from kcontract.ir.ptx import Function, Program, parse
+from kcontract.ir.ptx import Function, Program, Variable, parse
 
+#: Bytes of shared memory a CTA, of local memory a thread and of parameters a kernel (CUDA C++ Programming Guide 13,
+#: "Technical Specifications per Compute Capability" and "__global__ Parameters").
+_MOST_SHARED, _MOST_LOCAL, _MOST_PARAMETERS = 227 << 10, 512 << 10, 32764
 BlockFunction = Callable[[Strand], "int | None"]
 _FILE = "<simulated {}>"
 
@@ -41,10 +44,10 @@ class Kernel:
     lines: list[int]
     file: str
     first: list[tuple[int, int]]
-    shared: dict[str, int] = field(default_factory=dict)
-    shared_static: int = 0
-    local: dict[str, int] = field(default_factory=dict)
-    local_bytes: int = 0
+    shared: dict[str, int]
+    shared_static: int
+    local: dict[str, int]
+    local_bytes: int
 
     def place(self, error: BaseException) -> int | None:
         """The instruction index during which an exception rose out of generated code."""
@@ -63,39 +66,23 @@ class Kernel:
             frame = frame.f_back  # type: ignore[assignment]
         return None
 
-    def at(self, fault: Fault, index: int | None) -> Fault:
-        """A fault with the place of an instruction."""
-        if index is None or index >= len(self.function.instructions):
-            return fault
-        at = self.function.instructions[index]
-        return fault.at(at.line, f"{at.name} {at.text}".strip()[:100], at.location)
-
-    def explain(self, error: BaseException) -> BaseException:
-        """The same error with the PTX and Python lines it rose at."""
-        index = self.place(error)
-        if isinstance(error, Fault):
-            return self.at(error, index)
-        if index is None or index >= len(self.function.instructions):
-            return error
-        at = self.function.instructions[index]
-        text = f"{at.name} {at.text}".strip()[:100]
-        if isinstance(error, Unsupported) and error.line is None:
-            return Unsupported(f"the simulator cannot execute `{text}`: {error.message}", line=at.line)
-        if isinstance(error, Exception) and not isinstance(error, InputError):
-            error.args = (f"{error} [at PTX line {at.line}: {text}]",)
-        return error
-
-    def describe(self, block: int) -> tuple[int, str]:
-        """PTX line and text of a block's first instruction."""
-        start = self.first[block][0]
-        instructions = self.function.instructions
-        if start >= len(instructions):
-            return 0, "the end"
-        return instructions[start].line, f"{instructions[start].name} {instructions[start].text}"[:80]
+    def located(self, error: BaseException, index: int | None = None) -> BaseException:
+        """The error with the place of an instruction: that given, else the one it rose at, else the kernel's own."""
+        return located(error, self.function, self.place(error) if index is None else index)
 
     @functools.cached_property
     def uses_tensor_memory(self) -> bool:
         return any(i.opcode == "tcgen05" for i in self.function.instructions)
+
+    @functools.cached_property
+    def reads_clock(self) -> bool:
+        """Whether it asks for the time, which no two turns of a loop find the same."""
+        return any("clock" in i.text or "globaltimer" in i.text for i in self.function.instructions)
+
+    @functools.cached_property
+    def sizes(self) -> list[int]:
+        """Instructions of each block, at least 1."""
+        return [max(b - a, 1) for a, b in self.first]
 
     @functools.cached_property
     def early_reads(self) -> list[tuple[int, str]]:
@@ -138,13 +125,19 @@ def decode(ptx: str) -> Kernel:
 
 
 def _decode(ptx: str, name: str) -> Kernel:
-    program = parse(ptx)
-    function = program.entry
-    if function is None:
+    try:
+        program = parse(ptx)
+    except InputError as error:
+        if error.line is None:
+            raise
+        raise InputError(f"PTX line {error.line}: {error.message}", line=error.line) from None
+    if program.entry is None:
         raise InputError("the PTX holds no kernel with a body; give the .ptx of a compiled kernel")
+    whole = calls.inlined(program, program.entry)
+    shared, local = _lay_out(program, whole)
     decoded = cache.load(ptx)
     if decoded is None:
-        decoded = generate(program, function, _FILE.format(name))
+        decoded = generate(whole, _FILE.format(name))
         cache.store(ptx, decoded)
     space: dict[str, object] = {
         "np": np, "arith": arith, "values": values, "access": access, "warps": warps, "W": runtime.W,
@@ -153,16 +146,15 @@ def _decode(ptx: str, name: str) -> Kernel:
     }  # fmt: skip
     exec(decoded.code, space)
     code: list[BlockFunction] = [space[f"block{i}"] for i in range(len(decoded.live))]  # type: ignore[misc]
-    kernel = Kernel(
-        program, function, code, decoded.live, decoded.widths, decoded.lines, _FILE.format(name), decoded.first
-    )
-    _lay_out(kernel)
-    return kernel
+    return Kernel(
+        program, whole.function, code, decoded.live, decoded.widths, decoded.lines, _FILE.format(name), decoded.first,
+        shared.offsets, shared.bytes, local.offsets, local.bytes,
+    )  # fmt: skip
 
 
-def generate(program: Program, function: Function, file: str) -> cache.Decoded:
+def generate(whole: calls.Whole, file: str) -> cache.Decoded:
     """Generate and compile the Python code of a function; ``file`` names it in tracebacks."""
-    gen = Gen(program, function)
+    gen = Gen(whole)
     bodies = [gen.body(i) for i in range(len(gen.blocks))]
     gen.liveness(bodies)
     text: list[str] = []
@@ -171,29 +163,47 @@ def generate(program: Program, function: Function, file: str) -> cache.Decoded:
         rows, places = gen.finish(i, body)
         text += [f"def block{i}(S):", "    R = S.regs", *("    " + row for row in rows)]
         lines += [gen.blocks[i].first] * 2 + places
-    code = compile("\n".join(text) + "\n", file, "exec")
+    try:
+        code = compile("\n".join(text) + "\n", file, "exec")
+    except SyntaxError as error:
+        raise located(error, gen.function, lines[(error.lineno or 1) - 1]) from error
     first = [(b.first, b.last) for b in gen.blocks]
     return cache.Decoded(code, gen.constants, [b.live for b in gen.blocks], gen.widths, lines, first)
 
 
-def _lay_out(kernel: Kernel) -> None:
-    """Offsets of shared and local variables, in order of declaration; unsized shared ones come last at offset "
-    "16-aligned."""
-    at = 0
+@dataclass
+class _Space:
+    """Offsets of the variables of one space, and the bytes of all of them."""
+
+    bytes: int = 0
+    offsets: dict[str, int] = field(default_factory=dict)
+
+    def add(self, v: Variable, most: int) -> None:
+        align = max(v.align, 1)
+        start = -(-self.bytes // align) * align
+        end = start + (v.size or 0)
+        if end > most:
+            what = Unsupported(f"{v.space} variables of {end} bytes; a kernel has at most {most}")
+            raise what.at(v.line, f".{v.space} {v.name}", None)
+        self.offsets[v.name], self.bytes = start, end
+
+
+def _lay_out(program: Program, whole: calls.Whole) -> tuple[_Space, _Space]:
+    """Shared and local variables, in order of declaration; unsized shared ones come last at a 1024-aligned offset, and
+    local memory begins with the parameters of called functions."""
+    shared, local = _Space(), _Space(whole.bytes)
     unsized: list[str] = []
-    for v in (*kernel.program.variables, *kernel.function.variables):
-        if v.space == "shared":
-            if v.size is None:
-                unsized.append(v.name)
-                continue
-            at = -(-at // max(v.align, 1)) * max(v.align, 1)
-            kernel.shared[v.name] = at
-            at += v.size
+    for v in (*program.variables, *whole.function.variables):
+        if v.space == "shared" and v.size is None:
+            unsized.append(v.name)
+        elif v.space == "shared":
+            shared.add(v, _MOST_SHARED)
         elif v.space == "local":
-            start = -(-kernel.local_bytes // max(v.align, 1)) * max(v.align, 1)
-            kernel.local[v.name] = start
-            kernel.local_bytes = start + (v.size or 0)
-    at = -(-at // 1024) * 1024 if at else 0
-    for name in unsized:
-        kernel.shared[name] = at
-    kernel.shared_static = at
+            local.add(v, _MOST_LOCAL)
+    shared.bytes = -(-shared.bytes // 1024) * 1024
+    shared.offsets.update((name, shared.bytes) for name in unsized)
+    size = sum(p.size for p in whole.function.parameters)
+    if size > _MOST_PARAMETERS or any(p.align < 1 for p in whole.function.parameters):
+        what = Unsupported(f"parameters of {size} bytes; a kernel has at most {_MOST_PARAMETERS}")
+        raise what.at(whole.function.line, f".entry {whole.function.name}", None)
+    return shared, local

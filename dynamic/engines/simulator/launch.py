@@ -15,30 +15,21 @@ from kcontract.dynamic.engines.simulator import memory
 from kcontract.dynamic.engines.simulator.asynchronous import Asynchronous
 from kcontract.dynamic.engines.simulator.checked import Checker
 from kcontract.dynamic.engines.simulator.clocks import OWN
-from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
+from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported, place
 from kcontract.dynamic.engines.simulator.kernel import Kernel
 from kcontract.dynamic.engines.simulator.machine import Machine
+from kcontract.dynamic.engines.simulator.options import Options
 from kcontract.dynamic.engines.simulator.shadow import GlobalShadow
 from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.dynamic.engines.simulator.tensor_memory import COLUMNS, TensorMemory
 from kcontract.dynamic.engines.simulator.tensor_memory import LANES as TENSOR_LANES
 from kcontract.dynamic.engines.simulator.values import Array
+from kcontract.dynamic.engines.simulator.waiting import waiting
 
-LANES = 8192
 #: Bytes that the CTAs simulated at once may take, by estimate; at least one cluster always runs.
 MEMORY = 1 << 29
+_MOST_THREADS = 1024
 _AXES = {"x": 0, "y": 1, "z": 2}
-
-
-@dataclass
-class Options:
-    """How to run: ``checked`` turns the diagnoses on, ``seed`` permutes atomics (None: thread order), ``accumulate``
-    chooses how tensor cores sum (``fp32`` or ``hardware``), ``lanes`` bounds threads simulated at once."""
-
-    checked: bool = False
-    seed: int | None = None
-    accumulate: str = "fp32"
-    lanes: int = LANES
 
 
 @dataclass
@@ -88,10 +79,12 @@ class Grid:
         """Run all CTAs. Raises ``Fault`` and ``Unsupported`` with their place."""
         total = self.extent[0] * self.extent[1] * self.extent[2]
         if any(e % c for e, c in zip(self.extent, self.cluster, strict=True)):
-            raise Fault("bad-launch", f"the grid {self.extent} is no multiple of the cluster {self.cluster}")
+            raise self._bad_launch(f"the grid {self.extent} is no multiple of the cluster {self.cluster}")
+        if not 1 <= self.threads <= _MOST_THREADS:
+            raise self._bad_launch(f"a CTA has {self.threads} threads; 1 to {_MOST_THREADS} are allowed")
         if self.options.checked:
             for index, message in self.kernel.early_reads[:1]:
-                self.reported.append(self.kernel.at(Fault("missing-wait", message), index))
+                self.report(Fault("missing-wait", message), index)
         ctas = min(self.options.lanes // self.threads, MEMORY // self.bytes_per_cta())
         per = max(ctas // self.cluster_size, 1) * self.cluster_size
         order = self._cluster_order(total)
@@ -99,12 +92,27 @@ class Grid:
         start = 0
         with np.errstate(all="ignore"):
             while start < total or active:
-                if start < total:
-                    active.append(Machine(self, order[start : start + per]))
-                    start += per
-                self._advance(active)
+                try:
+                    if start < total:
+                        active.append(Machine(self, order[start : start + per]))
+                        start += per
+                    self._advance(active)
+                except Exception as error:
+                    explained = self.kernel.located(error)
+                    if explained is error:
+                        raise
+                    raise explained from error
                 if active and start >= total:
-                    raise self._deadlock(active)
+                    raise self._stuck(active)
+
+    def _bad_launch(self, message: str) -> BaseException:
+        return self.kernel.located(Fault("bad-launch", message))
+
+    def report(self, fault: Fault, index: int | None) -> None:
+        """Note a fault that the run survives, once an instruction."""
+        self.kernel.located(fault, index)
+        if (fault.kind, fault.line) not in ((f.kind, f.line) for f in self.reported):
+            self.reported.append(fault)
 
     def bytes_per_cta(self) -> int:
         """An upper estimate of what one CTA in execution takes: memories, registers, and in checked mode its shadow."""
@@ -125,13 +133,7 @@ class Grid:
             moved = False
             for machine in list(active):
                 before = machine.steps
-                try:
-                    done = machine.run()
-                except Exception as error:
-                    explained = self.kernel.explain(error)
-                    if explained is error:
-                        raise
-                    raise explained from error
+                done = machine.run()
                 if done:
                     machine.finish()
                     self.visits += machine.visits
@@ -153,10 +155,16 @@ class Grid:
         grid = linear.reshape(z // cz, cz, y // cy, cy, x // cx, cx)
         return np.ascontiguousarray(grid.transpose(0, 2, 4, 1, 3, 5)).reshape(-1)
 
-    def _deadlock(self, active: list[Machine]) -> Fault:
-        lines = [line for machine in active for line in machine.waiting()]
-        shown = "; ".join(lines[:8]) + (f"; and {len(lines) - 8} more" if len(lines) > 8 else "")
-        return Fault("deadlock", f"no thread can go on: {shown}")
+    def _stuck(self, active: list[Machine]) -> BaseException:
+        """Nobody can go on: who waits for what."""
+        groups = [group for machine in active for group in waiting(machine)]
+        told = []
+        for group in groups[:8]:
+            at = self.kernel.function.instructions[group.index]
+            told.append(f"{group.who} {group.what} ({place(at.line, at.location)})")
+        shown = "; ".join(told) + (f"; and {len(groups) - 8} more" if len(groups) > 8 else "")
+        kind = "endless-loop" if all(group.spins for group in groups) else "deadlock"
+        return self.kernel.located(Fault(kind, f"no thread can go on: {shown}"), groups[0].index)
 
     # ---- what machines ask for
 
@@ -214,7 +222,6 @@ class Grid:
         if simple is not None:
             return simple()
         if stem in ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
-            strand.special.pop(name, None)
             return _clock(machine, stem)
         raise Unsupported(f"special register {name} is not simulated")
 

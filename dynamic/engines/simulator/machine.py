@@ -16,6 +16,7 @@ from kcontract.dynamic.engines.simulator import memory
 from kcontract.dynamic.engines.simulator.faults import Fault, Unsupported
 from kcontract.dynamic.engines.simulator.strand import Registers, Strand, merge
 from kcontract.dynamic.engines.simulator.values import Array
+from kcontract.dynamic.engines.simulator.watch import Watch
 
 if TYPE_CHECKING:
     from kcontract.dynamic.engines.simulator.asynchronous import Asynchronous
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 
 _BARRIERS = 16
-#: Blocks run in one batch before the simulator gives up on a loop that never ends.
-_LIMIT = 50_000_000
 #: Rounds in which threads only ask again, and no memory changes, before they count as stuck.
 _PATIENCE = 10_000
 
@@ -49,15 +48,18 @@ class Machine:
         self.idle = 0
         self.ready: dict[int, list[Strand]] = {}
         self.resting: list[tuple[int, Strand]] = []
+        self.spinning: set[Strand] = set()
+        self.asks: list[tuple[str, int]] | None = None
         self.parked: list[list[Strand]] = [[] for _ in range(_BARRIERS)]
         self.arrived = np.zeros((_BARRIERS, count), "i8")
         self.needed = np.zeros((_BARRIERS, count), "i8")
         self.cluster_arrived = np.zeros(count, "i8")
         self.cluster_parked: list[Strand] = []
         self.exited = np.zeros(count, "i8")
-        self.visits = np.zeros(len(grid.kernel.code), "i8")
+        self.visits = [0] * len(grid.kernel.code)
+        self.runs = [0] * len(grid.kernel.code)
         self.steps = 0
-        self.frames: dict[str, dict[int, Array]] = {}
+        self.watch = Watch(self)
         self._start()
 
     def _start(self) -> None:
@@ -76,7 +78,7 @@ class Machine:
 
     def run(self) -> bool:
         """Run until all threads have left (True) or nothing can go on (False)."""
-        code, visits, ready = self.kernel.code, self.visits, self.ready
+        code, visits, runs, ready, watch = self.kernel.code, self.visits, self.runs, self.ready, self.watch
         while True:
             if not ready:
                 woken = self._wake()
@@ -87,7 +89,13 @@ class Machine:
             block = min(ready)
             strand = merge(ready.pop(block), self.kernel.live[block])
             while True:
+                if self.steps >= watch.due and watch.spins(strand, block):
+                    strand.block = block
+                    self.spinning.add(strand)
+                    self.resting.append((self.version, strand))
+                    break
                 visits[block] += strand.b * strand.t
+                runs[block] += 1
                 self.steps += 1
                 strand.block = block
                 follow = code[block](strand)
@@ -98,8 +106,6 @@ class Machine:
                     strand.block = block
                     self.push(strand)
                     break
-            if self.steps > _LIMIT:
-                raise Fault("endless-loop", f"more than {_LIMIT} basic blocks ran without an end")
 
     def _wake(self) -> list[Strand]:
         """Nobody can run: finish the oldest asynchronous work, then take who rests and may find something new."""
@@ -112,10 +118,12 @@ class Machine:
         if self.resting and self.asked != self.version:
             self.asked = self.version
             woken, self.resting = [s for _, s in self.resting], []
+            self.spinning.clear()
             return woken
         ask = self.idle < _PATIENCE
         woken = [s for v, s in self.resting if (ask if v == -1 else v != self.version)]
         self.resting = [(v, s) for v, s in self.resting if not (ask if v == -1 else v != self.version)]
+        self.spinning.difference_update(woken)
         return woken
 
     def rest(self, strand: Strand, target: int, tight: bool) -> None:
@@ -298,51 +306,21 @@ class Machine:
                 keep.append(s.select(~mask, s.block, live))
         self.cluster_parked = keep
 
-    def waiting(self) -> list[str]:
-        """Who waits for what, a line each."""
-        lines: list[str] = []
-        for number, strands in enumerate(self.parked):
-            for s in strands:
-                row = int(s.cta[0, 0])
-                needed = int(self.needed[number, row]) or self.threads - int(self.exited[row])
-                lines.append(
-                    f"{self._who(s)} at barrier {number}, which {int(self.arrived[number, row])} of {needed} "
-                    f"threads have reached"
-                )
-        lines += [f"{self._who(s)} at the cluster barrier" for s in self.cluster_parked]
-        for _, s in self.resting:
-            what = self.kernel.describe(s.block)
-            lines.append(f"{self._who(s)} polling at PTX line {what[0]}: {what[1]}")
-        return lines
-
-    def _who(self, strand: Strand) -> str:
-        tid = strand.tid.reshape(-1)
-        cta = np.unique(self.ctas[strand.cta[:, 0]])
-        ctas = f"CTA {cta[0]}" if len(cta) == 1 else f"{len(cta)} CTAs from {cta[0]}"
-        return f"{ctas}, threads {int(tid.min())} to {int(tid.max())},"
-
     # ---- what instructions ask for
+
+    def asking(self, what: str) -> None:
+        """A thread that waits asks for something (see ``waiting``)."""
+        index = self.kernel.running()
+        if self.asks is not None and index is not None:
+            self.asks.append((what, index))
 
     def special(self, strand: Strand, name: str) -> Array:
         found = strand.special.get(name)
         if found is None:
-            found = strand.special[name] = self.grid.special(self, strand, name)
+            found = self.grid.special(self, strand, name)
+            if "clock" not in name and "timer" not in name:  # time passes
+                strand.special[name] = found
         return found
-
-    def load_symbol(self, name: str, offset: int, dtype: str, count: int) -> list[Array]:
-        frame = self.frames.get(name)
-        if frame is not None:
-            value = frame.get(offset)
-            if value is None or count != 1:
-                raise Unsupported(f"parameter {name} is read where nothing was written")
-            return [value.astype(f"u{value.dtype.itemsize}").astype(dtype)]
-        return self.grid.parameter(name, offset, dtype, count)
-
-    def store_symbol(self, name: str, offset: int, parts: list[Array]) -> None:
-        frame = self.frames.setdefault(name, {})
-        for part in parts:
-            frame[offset] = part
-            offset += part.dtype.itemsize
 
     def load_param(self, address: Array, dtype: str, count: int) -> list[Array]:
         return self.grid.parameter_bytes(address, dtype, count)
@@ -403,7 +381,10 @@ class Machine:
         if mask is None or mask.any():
             raise Fault("trap", "the program executed a trap instruction")
 
-    def call(self, strand: Strand, name: str, arguments: list[str], results: list[str], mask: Array | None) -> None:
+    def call(
+        self, strand: Strand, name: str, arguments: list[tuple[int, int]], results: list[tuple[int, int]],
+        mask: Array | None,
+    ) -> None:  # fmt: skip
         from kcontract.dynamic.engines.simulator.printing import call
 
         call(self, strand, name, arguments, results, mask)

@@ -105,7 +105,10 @@ class Barriers:
         return cast(Array, ((word >> 63) & 1) != (parity & 1))
 
     def describe(self, row: int, address: int) -> str:
-        """What a phase still waits for."""
+        """The phase in progress and what it still waits for."""
         word = int(self.machine.shared.view("u8")[(row * self.machine.shared.stride + address) >> 3])
         pending, tx = (word >> 20) & _COUNT, ((word >> 40) & _TX_MASK) - _BIAS
-        return f"phase parity {word >> 63}, {pending} arrivals and {tx} bytes missing"
+        return (
+            f"the phase of parity {word >> 63} of the mbarrier at shared address {address:#x} of CTA {self._cta(row)}, "
+            f"which lacks {pending} arrivals and {tx} bytes"
+        )

@@ -16,7 +16,7 @@ from kcontract.dynamic.engines.simulator.faults import Fault
 from kcontract.dynamic.engines.simulator.values import Array
 
 #: Where the flat views begin, and one past the last user-space address of x86-64 and AArch64 (48-bit halves).
-_BASE = 4096
+BASE = 4096
 _END = 1 << 47
 
 #: Windows of the generic address space (bits 56 and up); global addresses are below 2**47.
@@ -39,8 +39,8 @@ class _Everything:
     def __init__(self, dtype: str) -> None:
         size = np.dtype(dtype).itemsize
         self.__array_interface__ = {
-            "data": (_BASE, False),
-            "shape": ((_END - _BASE) // size,),
+            "data": (BASE, False),
+            "shape": ((_END - BASE) // size,),
             "typestr": np.dtype(dtype).str,
             "version": 3,
         }
@@ -109,6 +109,13 @@ class Global:
             self._ends = np.array([r.start + r.size for r in self.regions], "i8")
         return self._starts, self._ends
 
+    def named(self, address: int) -> str:
+        """An address in words: the byte of a buffer, where it is in one."""
+        for region in self.regions:
+            if region.start <= address < region.start + region.size:
+                return f"byte {address - region.start} of {region.name}"
+        return f"global address {address:#x}"
+
     def check(self, address: Array, size: int, lanes: int, *, write: bool, width: int) -> None:
         """Every access of ``size`` bytes at ``address`` lies in one buffer and is aligned to ``width``, or a Fault."""
         if not address.size:
@@ -158,13 +165,13 @@ class Global:
 def load_global(address: Array, dtype: str) -> Array:
     size = np.dtype(dtype).itemsize
     return everything(dtype).take(
-        (address - _BASE) // size if size & (size - 1) else (address - _BASE) >> (size.bit_length() - 1)
+        (address - BASE) // size if size & (size - 1) else (address - BASE) >> (size.bit_length() - 1)
     )
 
 
 def store_global(address: Array, values: Array) -> None:
     size = values.dtype.itemsize
-    everything(values.dtype.str)[(address - _BASE) >> (size.bit_length() - 1)] = values
+    everything(values.dtype.str)[(address - BASE) >> (size.bit_length() - 1)] = values
 
 
 class Rows:

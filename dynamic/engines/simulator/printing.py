@@ -14,6 +14,8 @@ from kcontract.dynamic.engines.simulator.strand import Strand
 from kcontract.dynamic.engines.simulator.values import Array
 from kcontract.ir.ptx import Variable
 
+#: Where a parameter begins in a thread's local memory, and its bytes.
+Frame = tuple[int, int]
 _SPEC = re.compile(r"%(%|[-+ #0]*\d*(?:\.\d+)?(hh|h|ll|l)?([diuxXofFeEgGcsp]))")
 
 
@@ -58,24 +60,30 @@ def machine_byte(machine: Machine, address: int) -> int:
 
 
 def call(
-    strand_machine: Machine, strand: Strand, name: str, arguments: list[str], results: list[str], mask: Array | None
+    strand_machine: Machine, strand: Strand, name: str, arguments: list[Frame], results: list[Frame], mask: Array | None
 ) -> None:
-    """`vprintf(format, arguments)` prints a line a thread into the grid's output; `__assertfail` is a Fault."""
+    """`vprintf(format, arguments)` prints into the grid's output, a text a thread; `__assertfail` is a Fault."""
     full = strand.full(np.ones((1, 1), bool) if mask is None else mask)
     if not full.any():
         return
-    frames = [strand_machine.frames[a][0] for a in arguments]
+    if len(arguments) < (2 if name == "vprintf" else 4):
+        raise Unsupported(f"{name} is called with {len(arguments)} arguments")
+    frames = [
+        access.load(strand, "local", np.full((1, 1), offset, "i8"), f"u{min(size, 8)}", 1, mask)[0]
+        for offset, size in arguments
+    ]
     if name != "vprintf":
         message, file, line, function = frames[:4]
         first = np.argwhere(full)[0]
         where = (int(strand_machine.ctas[strand.cta[first[0], 0]]), int(strand.full(strand.tid)[tuple(first)]))
-        text = _string(strand_machine, int(message.flat[0]))
-        source, caller = (_string(strand_machine, int(x.flat[0])) for x in (file, function))
-        place = f"{source}:{int(line.flat[0])} in {caller}"
+        text, source, caller = (
+            _string(strand_machine, int(strand.full(x)[tuple(first)])) for x in (message, file, function)
+        )
+        place = f"{source}:{int(strand.full(line)[tuple(first)])} in {caller}"
         raise Fault(
             "assertion", f"{text} ({place}) in CTA {where[0]}, thread {where[1]}; {int(full.sum())} threads fail it"
         )
-    fmt = _string(strand_machine, int(frames[0].flat[0]))
+    fmt = _string(strand_machine, int(strand.full(frames[0])[tuple(np.argwhere(full)[0])]))
     data = frames[1].astype("i8")
     specs = [m for m in _SPEC.finditer(fmt) if m[1] != "%"]
     columns: list[Array] = []
@@ -91,7 +99,7 @@ def call(
         size = np.dtype(dtype).itemsize
         offset = -(-offset // size) * size
         space, where_to = access.generic(data + offset)
-        columns.append(strand.full(access.load(strand, space, where_to, dtype, 1, None)[0]))
+        columns.append(strand.full(access.load(strand, space, where_to, dtype, 1, mask)[0]))
         offset += size
     pieces = (
         re.sub(r"(%[-+ #0]*\d*(?:\.\d+)?)(?:hh|h|ll|l)([diuxXo])", r"\1\2", fmt)
@@ -104,5 +112,5 @@ def call(
             item = c[row, column].item()
             values.append(_string(strand_machine, item) if m[3] == "s" else item)
         strand_machine.grid.output.append(pieces % tuple(values))
-    for r in results:
-        strand_machine.frames[r] = {0: np.zeros((1, 1), "u4")}
+    for offset, _ in results:
+        access.store(strand, "local", np.full((1, 1), offset, "i8"), [np.zeros((1, 1), "u4")], mask)

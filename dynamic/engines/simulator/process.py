@@ -2,7 +2,8 @@
 
 Compiles and loads are recorded as the engine ``compile`` records them. Of an autotuner's configurations the first
 ``max_configs`` are tried and the one of fewest simulated cycles is taken. ``TRITON_KCONTRACT_SIM=checked`` in the
-environment turns the diagnoses on: one that stops the simulator ends the program, others are printed once a kernel.
+environment (see ``options``) turns the diagnoses on: one that stops the simulator ends the program, others are printed
+once a kernel.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from triton.runtime.autotuner import Autotuner
 from kcontract.dynamic.engines import compile as compiler
 from kcontract.dynamic.engines import devices, records
 from kcontract.dynamic.engines.simulator import driver as drivers
-from kcontract.dynamic.engines.simulator.launch import Grid, Options
-
-VARIABLE = "TRITON_KCONTRACT_SIM"
+from kcontract.dynamic.engines.simulator.launch import Grid
+from kcontract.dynamic.engines.simulator.options import VARIABLE, Options, from_text
 
 
 class _Driver(drivers.SimulatedDriver):
@@ -38,10 +38,11 @@ class _Driver(drivers.SimulatedDriver):
         }
         key = (metadata.hash, grid, tuple(integers.items()))
         self.log.once("launch", key, hash=metadata.hash, grid=grid, arguments=integers, candidate=False)
-        super().launch(source, metadata, grid, arguments)
-        for line in self.output:
-            print(line)
-        self.output.clear()
+        try:
+            super().launch(source, metadata, grid, arguments)
+        finally:  # a program that faults has printed too
+            print("".join(self.output), end="")
+            self.output.clear()
 
     def report(self, run: Grid) -> None:
         """One line a kernel, and the program goes on."""
@@ -64,7 +65,7 @@ def install(settings: records.Settings) -> None:
     """Make the simulator Triton's active driver. Once a process; children by fork keep it."""
     log = compiler._Log(settings)
     log.write("process", triton=triton.__version__, interpreted=bool(triton.knobs.runtime.interpret))
-    options = Options(checked=os.environ.get(VARIABLE) == "checked")
+    options = from_text(os.environ.get(VARIABLE, ""))
     active = _Driver(devices.device(settings.target), options, log)
     drivers.note_kernels(active)
     triton.runtime.driver.set_active(active)

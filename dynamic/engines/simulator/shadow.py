@@ -209,7 +209,7 @@ class Shadow:
             behind &= ~p.of(p.table.atomic)[some][:, :, None]
         if behind.any():
             k, column, reader = (int(x) for x in np.argwhere(behind)[0])
-            self._race(p, int(some[k]), column, reader, "writes", "reads")
+            self._race(p, int(some[k]), column, reader, "writes", "read")
 
     def _place(self, p: _Piece, k: int, column: int) -> str:
         return f"{self.name} {self.unit.format(p.place(k, column))}"
@@ -221,20 +221,20 @@ class Shadow:
 
     def _conflict(self, p: _Piece, bad: Array, writer: Array, how: str) -> None:
         k, column = (int(x) for x in np.argwhere(bad)[0])
-        self._race(p, k, column, int(writer[k, column]), how, "writes")
+        self._race(p, k, column, int(writer[k, column]), how, "wrote")
 
     def _race(self, p: _Piece, k: int, column: int, other: int, how: str, did: str) -> None:
         place, number, warp = self._place(p, k, column), int(self.numbers[p.cta[k]]), int(p.warp[k])
         if other >= self.clocks.warps:
             raise Fault(
                 "missing-wait",
-                f"warp {warp} of CTA {number} {how} {place} while {self.clocks.describe(other)} {did} it: nobody "
-                f"waited for that",
+                f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} {did} at that time: "
+                f"nobody waited for that",
             )
         raise Fault(
             "race",
-            f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} {did} without a "
-            f"barrier between",
+            f"warp {warp} of CTA {number} {how} {place}, which {self.clocks.describe(other)} "
+            f"{did}, without a barrier between them",
         )
 
 
@@ -321,7 +321,7 @@ class GlobalShadow:
                 bad = other & ~safe
                 if bad.any():
                     k = int(np.flatnonzero(bad)[0])
-                    self._fail(name, int(grain[k]), int(cta[k]), int(writer[k]), how, "writes")
+                    self._fail(name, int(grain[k]), int(cta[k]), int(writer[k]), how, "wrote")
         if how == "read":
             return
         readers = self.readers.get(name)
@@ -330,13 +330,13 @@ class GlobalShadow:
             shared = (reader != 0) & (reader != cta + 1)
             if shared.any() and not (self.acquired[cta[shared]] > 0).all():
                 k = int(np.flatnonzero(shared)[0])
-                self._fail(name, int(grain[k]), int(cta[k]), int(reader[k]) - 1, how, "reads")
+                self._fail(name, int(grain[k]), int(cta[k]), int(reader[k]) - 1, how, "read")
         writers[grain], times[grain], atomics[grain] = cta + 1, self.now, how == "atomic"
 
     def _fail(self, name: str, grain: int, cta: int, other: int, how: str, did: str) -> None:
         verb = {"read": "reads", "write": "writes", "atomic": "updates"}[how]
-        whom = f"CTA {other}" if other >= 0 else "several CTAs"
+        whom = f"CTA {other} {did}" if other >= 0 else "several other CTAs read"
         raise Fault(
             "race",
-            f"CTA {cta} {verb} byte {grain * self.width} of {name}, which {whom} {did} without synchronisation between",
+            f"CTA {cta} {verb} byte {grain * self.width} of {name}, which {whom}, without synchronisation between them",
         )

@@ -32,6 +32,7 @@ class TensorMemory:
         self.owner = np.zeros((count, COLUMNS), "i4")
         self.relinquished = np.zeros(count, bool)
         self.serial = 0
+        self.sites: dict[int, int | None] = {}
 
     def _cta(self, row: int) -> int:
         return int(self.machine.ctas[row])
@@ -47,6 +48,7 @@ class TensorMemory:
         wanted = np.broadcast_to(count, leaders.shape)[leaders]
         index = self.machine.shared.index(rows, where, 4, 4)
         self.machine.version += 1
+        site = self.machine.kernel.running()
         for row, n, at in zip(rows.tolist(), wanted.tolist(), index.tolist(), strict=True):
             if n < 32 or n > COLUMNS or n & (n - 1):
                 raise Fault(
@@ -61,6 +63,7 @@ class TensorMemory:
                     f"CTA {self._cta(row)} asks for {n} columns, which are not free: tcgen05.alloc never returns",
                 )
             self.serial += 1
+            self.sites[self.serial] = site
             self.owner[row, free[0] : free[0] + n] = self.serial
             self.machine.shared.view("u4")[at] = free[0]
         checker = self.machine.checker
@@ -96,11 +99,13 @@ class TensorMemory:
         """At the end of the kernel nothing may be allocated."""
         rows = np.flatnonzero(self.owner.any(axis=1))
         if len(rows):
-            n = int((self.owner[rows[0]] > 0).sum())
-            raise Fault(
+            held = self.owner[rows[0]]
+            fault = Fault(
                 "tmem-leak",
-                f"{len(rows)} CTAs end with Tensor Memory allocated, CTA {self._cta(int(rows[0]))} with {n} columns",
+                f"{len(rows)} CTAs end with Tensor Memory allocated, CTA {self._cta(int(rows[0]))} with "
+                f"{int((held > 0).sum())} columns",
             )
+            raise self.machine.kernel.located(fault, self.sites[int(held.max())])
 
     def check(self, row: Array, column: Array, lane: Array) -> None:
         """Every cell lies in an allocation; arrays broadcast together."""

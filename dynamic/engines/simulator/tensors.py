@@ -83,9 +83,13 @@ def passed(strand: Strand, address: Array, parity: Array, mask: Array | None) ->
     if not chosen.any():
         return out
     row, where = place(strand, address, chosen)
-    done = strand.machine.asynchronous.barriers.passed(row, where, flat(strand, parity, chosen).astype("i8"))
-    out[chosen] = done
     machine = strand.machine
+    barriers = machine.asynchronous.barriers
+    done = barriers.passed(row, where, flat(strand, parity, chosen).astype("i8"))
+    out[chosen] = done
+    if machine.asks is not None and not done.all():
+        k = int(np.flatnonzero(~done)[0])
+        machine.asking(f"wait for {barriers.describe(int(row[k]), int(where[k]))}")
     if machine.checker is not None and done.any():
         machine.checker.observe(strand, out, row[done], where[done])
     return out

@@ -45,7 +45,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="compile: compile all, run nothing (default); sim or sim:SM: run every kernel's PTX on the CPU",
     )
-    parser.add_argument("--target", default="sm_90", metavar="SM,...", help="targets to compile for (default: sm_90)")
+    parser.add_argument("--target", metavar="SM,...", help="targets to compile for (default: sm_90)")
     parser.add_argument("--max-configs", type=int, metavar="N", help="compile at most N configurations an autotuner")
     parser.add_argument(
         "--shard",
@@ -74,7 +74,11 @@ def main(args: argparse.Namespace) -> int:
     names = rules_asked_for(args)
     program = session.command_line(args.program[1:] if args.program[:1] == ["--"] else args.program)
     engine, wanted = _engine(args.engine)
-    targets = [devices.device(name).target.name for name in (wanted or args.target).split(",")]
+    targets = [devices.device(name).target.name for name in (args.target or wanted or "sm_90").split(",")]
+    if wanted and targets != [devices.device(wanted).target.name]:
+        from kcontract.errors import UsageError
+
+        raise UsageError(f"--engine {args.engine} and --target {args.target} disagree; give the target once")
     shard = _shard(args.shard)
     if args.max_configs is not None and args.max_configs < 1:
         from kcontract.errors import UsageError
@@ -107,6 +111,12 @@ def _engine(text: str) -> tuple[str, str]:
     modules = {"compile": "compile", "sim": "simulator"}
     if name not in modules or (target and name == "compile"):
         raise UsageError(f"--engine is {text!r}; write compile, sim, or sim: and a target such as sim:sm_90")
+    if name == "sim":
+        import os
+
+        from kcontract.dynamic.engines.simulator import options
+
+        options.from_text(os.environ.get(options.VARIABLE, ""))
     return modules[name], target
 
 

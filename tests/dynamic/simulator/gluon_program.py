@@ -15,7 +15,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 
 from kcontract.dynamic.engines.simulator.driver import simulate
-from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.dynamic.engines.simulator.options import Options
 
 
 @gluon.jit

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from faulty_ptx import _FRAME
 
 from kcontract.dynamic.engines.simulator.engine import SimulatorEngine
-from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.dynamic.engines.simulator.options import Options
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Launch
 from kcontract.ir.target import Target

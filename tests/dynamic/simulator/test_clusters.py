@@ -15,7 +15,7 @@ from cluster_ptx import PROGRAMS, Program
 
 from kcontract.dynamic.engines.simulator.engine import prepare
 from kcontract.dynamic.engines.simulator.kernel import decode
-from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.dynamic.engines.simulator.options import Options
 
 
 @pytest.mark.parametrize("checked", [False, True], ids=["fast", "checked"])

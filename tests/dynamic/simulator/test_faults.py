@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from faulty_ptx import CASES, Seeded
 
-from kcontract.dynamic.engines.base import Record
+from kcontract.dynamic.engines.base import Diagnosis, Record
 from kcontract.dynamic.engines.simulator.engine import SimulatorEngine
-from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.dynamic.engines.simulator.options import Options
 from kcontract.ir.artifact import Artifact
 from kcontract.ir.launch import Launch
 from kcontract.ir.target import Target
@@ -30,7 +30,7 @@ def run(case: Seeded, faulty: bool, checked: bool = True) -> Record:
 def test_fault_is_named(case: Seeded) -> None:
     found = run(case, faulty=True).diagnoses
     assert [d.kind for d in found] == [case.kind]
-    assert found[0].line > 0 or case.kind in ("deadlock", "tmem-leak")
+    assert found[0].line > 0
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
@@ -39,10 +39,59 @@ def test_twin_is_silent(case: Seeded) -> None:
     assert run(case, faulty=False, checked=False).diagnoses == ()
 
 
-def test_a_deadlock_says_who_waits_for_what() -> None:
-    case = next(c for c in CASES if c.name == "bytes expected that never come")
-    message = run(case, faulty=True).diagnoses[0].message
-    assert "threads 0 to 127" in message and "mbarrier.try_wait" in message
+def ptx(case: Seeded, found: Diagnosis) -> str:
+    """The line that a diagnosis names."""
+    return case.text(True).splitlines()[found.line - 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "what", "at"),
+    [
+        (
+            "bytes expected that never come",
+            "threads 0 to 127 of CTA 0 wait for the phase of parity 0 of the mbarrier at shared address 0x0 of CTA 0, "
+            "which lacks 0 arrivals and 16 bytes (PTX line ",
+            "mbarrier.try_wait",
+        ),
+        ("arrivals expected that never come", "which lacks 1 arrivals and 0 bytes (PTX line ", "mbarrier.try_wait"),
+        (
+            "half of the threads skip a barrier",
+            "threads 64 to 127 of CTA 0 wait at barrier 0, which 64 of 128 threads have reached (PTX line 23); "
+            "threads 0 to 63 of CTA 0 wait at barrier 1, which 64 of 128 threads have reached (PTX line ",
+            "bar.sync 0;",
+        ),
+    ],
+)
+def test_a_deadlock_says_who_waits_for_what_and_where(name: str, what: str, at: str) -> None:
+    case = next(c for c in CASES if c.name == name)
+    (found,) = run(case, faulty=True).diagnoses
+    assert what in found.message
+    assert at in ptx(case, found)
+
+
+@pytest.mark.parametrize(
+    ("lock", "what"),
+    [
+        ("ld.acquire.gpu.global.b32 %r6, [%d2];\nsetp.eq.s32 %p4, %r6, 0;", "another value in byte 0 of out"),
+        ("atom.global.acq_rel.gpu.cas.b32 %r6, [%d2+8], 1, 0;\nsetp.eq.s32 %p4, %r6, 0;", "byte 8 of out"),
+    ],
+)
+def test_a_lock_that_nobody_opens_is_named(lock: str, what: str) -> None:
+    case = Seeded("lock", "deadlock", f"again:\n{lock}\n@%p4 bra again;")
+    (found,) = run(case, faulty=True).diagnoses
+    assert found.kind == "deadlock" and what in found.message
+    assert ptx(case, found) in lock
+
+
+def test_two_ctas_that_store_to_one_place_are_both_named() -> None:
+    case = next(c for c in CASES if c.name == "two CTAs store to one place")
+    (found,) = run(case, faulty=True).diagnoses
+    assert found.message == (
+        "CTA 0 and CTA 1 write different values to byte 0 of out without synchronisation between them"
+    )
+    case = next(c for c in CASES if c.name == "lanes store integers that differ in the last bit")
+    (found,) = run(case, faulty=True).diagnoses
+    assert found.message == "threads 2 and 3 of CTA 0 write different values to byte 8 of out with one store"
 
 
 def test_the_product_is_right() -> None:

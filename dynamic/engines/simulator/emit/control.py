@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 
+from kcontract.dynamic.engines.simulator import calls
 from kcontract.dynamic.engines.simulator.codegen import Gen, Ins, form
-from kcontract.ir.ptx.operands import Group, Immediate, Label, Symbol
+from kcontract.ir.ptx.operands import Immediate
 
 
 def following(g: Gen) -> int:
@@ -123,12 +124,13 @@ def dependent(g: Gen, i: Ins) -> None:
 
 @form("call")
 def call(g: Gen, i: Ins) -> None:
-    """Calls of vprintf and of the assertion handler, the only external functions that Triton's code calls."""
+    """Calls of vprintf and of the assertion handler, the only external functions that Triton's code calls; a function
+    with a body stands in the kernel's text (see ``calls``)."""
     i.flag("uni")
-    groups = [x for x in i.args if isinstance(x, Group)]
-    names = [x.name for x in i.args if isinstance(x, (Symbol, Label))]
-    if not names or names[0] not in ("vprintf", "__assertfail", "__assert_fail"):
-        raise i.bad("only vprintf and __assertfail can be called")
-    arguments = [x.name for x in groups[-1].elements if isinstance(x, Symbol)] if groups else []
-    results = [x.name for x in groups[0].elements if isinstance(x, Symbol)] if len(groups) > 1 else []
-    g.emit(f"S.machine.call(S, {names[0]!r}, {arguments!r}, {results!r}, {g.guard()})")
+    name, *lists = calls.parts(i.raw)
+    if name not in ("vprintf", "__assertfail", "__assert_fail"):
+        raise i.bad("only functions with a body in this module, vprintf and __assertfail can be called")
+    frames = [[g.whole.frame(x, i.raw.scope) for x in each] for each in lists]
+    if any(frame is None for each in frames for frame in each):
+        raise i.bad("an argument is not declared")
+    g.emit(f"S.machine.call(S, {name!r}, {frames[0]}, {frames[1]}, {g.guard()})")

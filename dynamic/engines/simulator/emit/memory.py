@@ -56,9 +56,12 @@ def load(g: Gen, i: Ins) -> None:
     name = g.temp()
     where = i.args[1]
     mask = g.guard()
-    if space == "param" and isinstance(where, Address) and isinstance(where.base, Symbol):
+    frame = g.frame(where) if space == "param" else None
+    if frame is not None:
+        g.emit(f"{name} = access.load(S, 'local', {frame}, '{dtype}', {count}, {mask})")
+    elif space == "param" and isinstance(where, Address) and isinstance(where.base, Symbol):
         g.emit(
-            f"{name} = S.machine.load_symbol({where.base.name!r}, {where.offset + where.base.offset}, '{dtype}', "
+            f"{name} = S.machine.grid.parameter({where.base.name!r}, {where.offset + where.base.offset}, '{dtype}', "
             f"{count})"
         )
     else:
@@ -81,10 +84,9 @@ def store(g: Gen, i: Ins) -> None:
         i.need("mbarrier::complete_tx::bytes")
         g.emit(f"tensors.store_async(S, {g.address(where)}, [{data}], {g.address(i.args[2])}, {g.guard()})")
         return
-    if space == "param" and isinstance(where, Address) and isinstance(where.base, Symbol):
-        g.emit(f"S.machine.store_symbol({where.base.name!r}, {where.offset + where.base.offset}, [{data}])")
-        return
-    g.emit(f"access.store(S, {space!r}, {g.address(where)}, [{data}], {g.guard()})")
+    frame = g.frame(where) if space == "param" else None
+    space, address = (space, g.address(where)) if frame is None else ("local", frame)
+    g.emit(f"access.store(S, {space!r}, {address}, [{data}], {g.guard()})")
 
 
 @form("atom", "red")

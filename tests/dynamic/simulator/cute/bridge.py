@@ -19,7 +19,8 @@ import numpy as np
 from kcontract.dynamic.engines.simulator import kernel as decoded
 from kcontract.dynamic.engines.simulator import memory, tensor_map
 from kcontract.dynamic.engines.simulator.engine import lay_out
-from kcontract.dynamic.engines.simulator.launch import Grid, Options
+from kcontract.dynamic.engines.simulator.launch import Grid
+from kcontract.dynamic.engines.simulator.options import Options
 
 FOLDER = Path(tempfile.mkdtemp(prefix="cute"))
 LIBRARY = FOLDER / "libruntime.so"

@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 
 from kcontract.dynamic.engines import devices, shim
-from kcontract.dynamic.engines.simulator.launch import Options
+from kcontract.dynamic.engines.simulator.options import Options
 
 shim.install(devices.device("sm_100"))
 
