@@ -291,7 +291,7 @@ class Bench:
         if answer.parts and (reason := unlike(answer, self._parts(None, sample.inputs))):
             return Trial(sample, reason)
         values = [v.to(self.device) for v in answer.values]
-        worst = next((c for c in oracle.compare_all(values, expected, self.policy) if not c.ok), None)
+        worst = next((c for c in oracle.compare_all(values, expected, self.policy, brief=True) if not c.ok), None)
         return Trial(sample, sentence(worst) if worst is not None else "", worst)
 
     def attempt(self, sample: Sample, **options: Any) -> Trial:

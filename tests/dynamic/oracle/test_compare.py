@@ -176,3 +176,22 @@ def test_zero_and_constant_outputs_fail(name: str) -> None:
     assert not compare(torch.zeros_like(fn(x)), e).ok
     assert not compare(torch.full_like(fn(x), float(fn(x).mean())), e).ok
     assert torch.allclose(torch.zeros_like(fn(x)), fn(x), atol=1e-2), "the customary tolerance accepts zeros"
+
+
+_POLICIES = (Policy(), Policy(nan=NanPolicy.IGNORE), Policy(saturate=True), Policy(tolerance=0.1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn])
+@pytest.mark.parametrize("policy", _POLICIES)
+def test_a_brief_comparison_judges_alike(dtype: Any, policy: Policy) -> None:
+    values = torch.tensor([0.0, 1.0, 3e-8, -7e4, 500.0, math.inf, -math.inf, math.nan]).to(dtype)
+    e = expected(lambda x: x * 1.5, values)
+    answers = []
+    for at in range(len(values)):
+        for other in (*(values.double() * 1.5), 448.0, 65504.0, 2.0):
+            y = (values.double() * 1.5).to(dtype)
+            y[at] = float(other)
+            full, brief = compare(y, e, policy), compare(y, e, policy, brief=True)
+            assert full == brief or (full.ok and brief.ok)
+            answers.append(full.ok)
+    assert not all(answers) and (any(answers) or policy.tolerance)
