@@ -1,11 +1,12 @@
-"""CMP-01: right values, on random and adversarial inputs, all outputs, every argument and parameter varied.
+"""CMP-01: right values, on random and adversarial inputs, all outputs, every argument, number and parameter varied.
 
 All but the native inputs lie at the addresses of those before them, so that whoever keeps results by address shows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -15,6 +16,7 @@ from kcontract.dynamic.gates.bench import NATIVE, Bench, Found, Trial, samples, 
 from kcontract.dynamic.gates.parameters import redrawn
 from kcontract.dynamic.inputs import Role, Sample
 from kcontract.dynamic.oracle import Expected
+from kcontract.dynamic.problems import infer
 from kcontract.model import Status
 
 GATE = "CMP-01"
@@ -42,6 +44,7 @@ def _trials(bench: Bench) -> Iterator[Trial]:
     for sample in (*_touched(bench, plain), *others):
         if bench.admits(sample.dims):
             yield _in_place(bench, sample)
+    yield from _numbers(bench, plain)
     module = bench.reference(bench.dtype)
     if bench.master is not bench.plain and any(True for _ in module.parameters()):
         sample = replace(plain, label=f"{plain.label}, parameters change")
@@ -80,7 +83,7 @@ def _attempt(bench: Bench, sample: Sample, placement: str) -> Trial:
 def _strays(bench: Bench, sample: Sample, right: Expected) -> bool:
     """Whether the reference, run as it is, misses its own bound."""
     own = bench.eager(sample)
-    return own is not None and not all(c.ok for c in oracle.compare_all(own, right, bench.policy))
+    return own is not None and not all(c.ok for c in oracle.compare_all(own, right, bench.policy, brief=True))
 
 
 def _said(trial: Trial, circumstance: str) -> Trial:
@@ -98,6 +101,49 @@ def _touched(bench: Bench, plain: Sample) -> Iterator[Sample]:
             flat = moved.view(-1)
             flat[int(torch.randint(0, flat.numel(), (), generator=generator))] += 8
             yield with_inputs(plain, at, moved.requires_grad_(value.requires_grad), f"one element of {a.name} changes")
+
+
+def _numbers(bench: Bench, plain: Sample) -> Iterator[Trial]:
+    """Each argument that is a plain number (a scale, an eps, a dimension, a switch) alone at another value that the
+    contract admits, the reference takes, and that moves its result. A candidate may refuse it in an exception."""
+    was = bench.expected(plain)
+    for at, a in enumerate(bench.spec.arguments):
+        low, high = bench.contract.ranges.get(a.name, (-math.inf, math.inf))
+        for value in _other_numbers(a.value) if a.role is Role.FIXED else ():
+            sample = with_inputs(plain, at, value, f"{a.name} = {value}")
+            now = bench.expected(sample) if low <= value <= high else ""
+            if isinstance(was, str) or isinstance(now, str) or not _moved(was, now):
+                continue
+            trial = _in_place(bench, sample)
+            answer = bench.log[-1][1]
+            refused = answer.failure is not None and answer.failure.kind == "raised"
+            if trial.reason and (refused or infer.is_random(bench.reference(bench.dtype), sample.inputs)):
+                trial = Trial(sample, f"{sample.label} is refused or random: {trial.reason}", judged=False)
+            yield trial
+            break
+
+
+def _other_numbers(value: object) -> Sequence[float]:
+    """Values to try in place of a number, the likeliest to be taken first; those of a float have few digits, so that
+    every dtype holds them."""
+    if isinstance(value, bool):
+        return (not value,)
+    if isinstance(value, int):
+        return [v for v in (value + 1, value - 1, 2 * value, value // 2) if v != value]
+    if isinstance(value, float) and math.isfinite(value):
+        wanted = torch.tensor((1.5 * value + math.copysign(0.25, value), value / 2), dtype=torch.float64)
+        return [float(v) for v in wanted.to(torch.bfloat16)]
+    return ()
+
+
+def _moved(was: Expected, now: Expected) -> bool:
+    """Whether what is right differs by more than its bounds."""
+    for a, b in zip(was.outputs, now.outputs, strict=False):
+        if a.value.shape != b.value.shape:
+            return b.value.numel() <= 16 * max(a.value.numel(), 1)
+        if bool(((a.value.double() - b.value.double()).abs() > a.bound + b.bound).any()):
+            return True
+    return len(was.outputs) != len(now.outputs)
 
 
 def native(bench: Bench) -> Sample:

@@ -28,6 +28,8 @@ GATE = "CMP-02"
 _FORWARD = "with gradients its forward"
 #: Sizes at which the reference's own gradients are held against finite differences.
 _TINY = 3
+#: Upstream gradients as what follows leaves them: of a transposed or sliced result, of a sum (one value for all).
+LAYOUTS = ("strided", "expanded")
 
 
 def check(bench: Bench) -> Found:
@@ -54,12 +56,13 @@ def check(bench: Bench) -> Found:
     if reason := _unfit(bench, spec):
         return Found(bench.said(GATE, Status.NOT_APPLICABLE, reason))
     odd = spec.with_dims({name: size + 1 for name, size in spec.dims.items()})
-    trials = [_trial(bench, s, answer if s is samples[0] else None, carries) for s in samples[:1]]
+    trials = [_trial(bench, samples[0], carries, answer)]
     if bench.admits(odd.dims):  # a backward may drop the last, partial block; a forward that does is CMP-03's
         sample = Sample(GATE, "all sizes + 1", bench.seed, build(odd, bench.seed), odd.dims)
-        trial = _trial(bench, sample, None, carries)
+        trial = _trial(bench, sample, carries)
         trials.append(replace(trial, judged=trial.judged and not trial.reason.startswith(_FORWARD)))
-    return bench.verdict(GATE, itertools.chain(trials, (_trial(bench, s, None, carries) for s in samples[1:])))
+    rest = (_trial(bench, s, carries, None, layout) for s, layout in zip(samples[1:], itertools.cycle(LAYOUTS)))
+    return bench.verdict(GATE, itertools.chain(trials, rest))
 
 
 def _requiring(spec: Spec) -> Spec:
@@ -68,9 +71,20 @@ def _requiring(spec: Spec) -> Spec:
     return replace(spec, arguments=tuple(replace(a, requires_grad=a.role in floating) for a in spec.arguments))
 
 
-def _backward(bench: Bench, sample: Sample, right: Expected, carries: Sequence[bool]) -> Answer:
+def _laid(upstream: Any, layout: str) -> Any:
+    """An upstream gradient in a layout: the same values strided, or one of them for all elements."""
+    if layout == "expanded" and upstream.numel():
+        return upstream.reshape(-1)[0].expand(upstream.shape)
+    if layout == "strided" and upstream.dim() > 1:
+        return upstream.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "strided" and upstream.dim():
+        return torch.stack([upstream, upstream * -3], -1)[..., 0]
+    return upstream
+
+
+def _backward(bench: Bench, sample: Sample, right: Expected, carries: Sequence[bool], layout: str = "") -> Answer:
     """The candidate's answer with the gradients of two backwards through one graph."""
-    given = iter(right.upstream)
+    given = (_laid(u, layout) for u in right.upstream)
     outputs = [o for o in right.outputs if o.value.is_floating_point()]
     upstream = [
         next(given) if carried else torch.zeros(o.value.shape, dtype=o.dtype)
@@ -144,11 +158,22 @@ def _differentiates(bench: Bench, inputs: Sequence[Any]) -> bool:
     return bool(torch.autograd.gradcheck(call, varied, fast_mode=True, raise_exception=False, atol=1e-4, rtol=1e-3))
 
 
-def _trial(bench: Bench, sample: Sample, answer: Answer | None, carries: Sequence[bool]) -> Trial:
+def _trial(
+    bench: Bench, sample: Sample, carries: Sequence[bool], answer: Answer | None = None, layout: str = ""
+) -> Trial:
+    """One sample; where it fails for the layout of its upstream gradients alone, that is said."""
     right = bench.expected(sample, grads=True)
+    if layout == "expanded" and not isinstance(right, str):
+        right = bench.expected(sample, grads=[_laid(u, layout).contiguous() for u in right.upstream])
     if isinstance(right, str):
         return Trial(sample, right, judged=False)
-    answer = answer or _backward(bench, sample, right, carries)
+    trial = _judged(bench, sample, right, answer or _backward(bench, sample, right, carries, layout))
+    if layout and trial.reason and not _judged(bench, sample, right, _backward(bench, sample, right, carries)).reason:
+        return replace(trial, reason=f"with {layout} upstream gradients, {trial.reason}")
+    return trial
+
+
+def _judged(bench: Bench, sample: Sample, right: Expected, answer: Answer) -> Trial:
     if answer.failure is not None:
         return Trial(sample, f"{_FORWARD} fails: {answer.failure}")
     forward = bench.judge(sample, answer, right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,8 +17,10 @@ _MOST_TILES = 2
 
 
 def check(bench: Bench) -> Found:
-    """Each size in turn at 1, 3, 7, 127, 129, a tile ± 1 and its own + 1, the first also at 0; then each data argument
-    transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged."""
+    """Each size in turn at 0, 1, 3, 7, 127, 129, a tile ± 1 and its own + 1, all at 1 and at odd sizes; then each data
+    argument transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged, nor is
+    a refusal of an inner size of 0. An axis whose own size is 1 is tried at 0, 2 and 3: with all axes like it, and
+    where that fails, alone."""
     return bench.barred(GATE) or bench.verdict(GATE, (_trial(bench, s) for s in (*_sizes(bench), *_layouts(bench))))
 
 
@@ -31,9 +34,29 @@ def _trial(bench: Bench, sample: Sample) -> Trial:
         return trial
     if "expanded" in sample.label and bench.writes(sample):
         return Trial(sample, "the reference writes to an argument in place, whose rows are one", judged=False)
+    if _stands_alone(bench, sample):
+        return Trial(sample, "it takes the other arguments to keep their size of 1", judged=False)
     refused = answer.failure is not None and answer.failure.kind == "raised" and answer.failure.exception != "Fault"
+    if refused and sample.label.endswith(" = 0") and sample.label != f"{next(iter(sample.dims))} = 0":
+        return Trial(sample, f"refuses {sample.label}", judged=False)
     said = f"refuses {sample.label} ({trial.reason})" if refused else f"wrong at {sample.label}: {trial.reason}"
     return replace(trial, reason=said)
+
+
+def _stands_alone(bench: Bench, sample: Sample) -> bool:
+    """Whether the candidate is right where an axis of size 1 moves in the first argument alone that has it: that the
+    others move with it is one reading of the problem's inputs, that they are spread over it is the other."""
+    moved = {name for name, size in sample.dims.items() if bench.native.get(name) == 1 and size != 1}
+    seen: set[str] = set()
+    arguments = []
+    for a in bench.spec.arguments:
+        arguments.append(replace(a, shape=tuple(1 if d in moved & seen else d for d in a.shape)))
+        seen.update(d for d in a.shape if isinstance(d, str))
+    if not moved or tuple(arguments) == bench.spec.arguments:
+        return False
+    inputs = build(replace(bench.spec, arguments=tuple(arguments)).with_dims(sample.dims), bench.seed)
+    trial = bench.attempt(replace(sample, inputs=inputs, label=f"{sample.label}, alone"))
+    return trial.judged and not trial.reason
 
 
 def _sizes(bench: Bench) -> Iterator[Sample]:
@@ -45,14 +68,17 @@ def _sizes(bench: Bench) -> Iterator[Sample]:
 
 def _dims(bench: Bench) -> Iterator[tuple[str, dict[str, int]]]:
     dims, tiles = bench.spec.dims, _tiles(bench)
-    for order, (name, nominal) in enumerate(dims.items()):
-        sizes = {3, nominal + 1, *([0] if order == 0 else [])}
-        for tile in (bench.spec.block, *tiles):
+    for name, nominal in dims.items():
+        sizes = {0, 3, nominal + 1}
+        for tile in (bench.spec.block, *tiles) if bench.native[name] != 1 else ():
             sizes |= set(boundary_sizes(nominal, tile, thorough=bench.thorough))
         for size in sorted(sizes - {nominal}, key=lambda size: (size == 0, size)):
             yield f"{name} = {size}", {**dims, name: size}
     if any(size != 1 for size in dims.values()):
         yield "all 1", dict.fromkeys(dims, 1)
+    if len(dims) > 1:
+        yield "all + 1", {name: size + 1 for name, size in dims.items()}
+        yield "all odd", dict(zip(dims, itertools.cycle((3, 7, 5, 13)), strict=False))
 
 
 def _tiles(bench: Bench) -> list[int]:

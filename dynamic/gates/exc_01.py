@@ -15,7 +15,7 @@ import torch
 from kcontract.dynamic import oracle
 from kcontract.dynamic.engines.interpreter import GAPS
 from kcontract.dynamic.gates.answers import sentence, unfit
-from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples
+from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples, with_inputs
 from kcontract.dynamic.inputs import Sample
 from kcontract.dynamic.oracle import Bounded, Comparison
 from kcontract.model import Status
@@ -56,6 +56,11 @@ def draws(bench: Bench) -> Iterator[Sample]:
         first = first or argument
         if bench.thorough or argument == first or sample.label.removeprefix(f"{argument} ") in _OTHERS:
             yield sample
+    if (odd := bench.uneven(GATE, "NaN")) is not None and first:
+        at = next(k for k, a in enumerate(bench.spec.arguments) if a.name == first)
+        last = odd.inputs[at].detach().clone()
+        last.view(-1)[-1:] = float("nan")
+        yield with_inputs(odd, at, last, f"{first} nan in the last place at odd sizes")
 
 
 def undecided(bench: Bench, gate: str) -> Found:
@@ -73,18 +78,24 @@ def _judge(bench: Bench, sample: Sample) -> _Judged:
     if reason := unfit(answer):
         return _Judged(Trial(sample, reason), nan_only=False)
     values = [v.to(bench.device) for v in answer.values]
-    compared = oracle.compare_all(values, right, bench.policy)
+    compared = oracle.compare_all(values, right, bench.policy, brief=True)
     if any(c.reason in ("nan", "inf") for c in compared) and (eager := bench.eager(sample)) is not None:
         outputs = tuple(_sure(e, own) for e, own in zip(right.outputs, eager, strict=True))
-        compared = oracle.compare_all(values, replace(right, outputs=outputs), bench.policy)
+        compared = oracle.compare_all(values, replace(right, outputs=outputs), bench.policy, brief=True)
     strict = not bench.ordinary().reason
     bad = [c for c in compared if not c.ok and (strict or c.reason != "value")]
-    if not bad:
-        return _Judged(Trial(sample))
+    if not bad or (sample.dims != bench.spec.dims and _wrong_there(bench)):
+        return _Judged(Trial(sample, judged=not bad))
     nan_only = all(c.reason == "nan" for c in bad) and not any(
         _made(v, e) for v, e in zip(values, right.outputs, strict=False)
     )
     return _Judged(Trial(sample, _said(bad[0]), bad[0]), nan_only)
+
+
+def _wrong_there(bench: Bench) -> bool:
+    """Whether the candidate is wrong at odd sizes without any NaN, which is CMP-03's to tell."""
+    odd = bench.uneven(GATE, "odd sizes")
+    return odd is not None and bool(bench.attempt(odd).reason)
 
 
 def _sure(e: Bounded, own: torch.Tensor) -> Bounded:

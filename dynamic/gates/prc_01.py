@@ -36,7 +36,20 @@ def _trials(bench: Bench) -> Iterator[Trial]:
         if dtype == "bfloat16" and bench.candidate.kind == "interpreter":
             yield Trial(sample, "the interpreter's bfloat16 is not a GPU's", judged=False)
             continue
-        yield _trial(bench, sample, dtype)
+        trial = _trial(bench, sample, dtype)
+        yield trial
+        odd = bench.uneven(GATE, f"{dtype} odd sizes", bench.spec.with_dtype(dtype)) if dtype in _HALVES else None
+        if odd is not None and trial.judged and not trial.reason:
+            yield _uneven(bench, odd, dtype)
+
+
+def _uneven(bench: Bench, sample: Sample, dtype: str) -> Trial:
+    """At odd sizes; what is wrong there in its own dtype too is CMP-03's to tell."""
+    trial = _trial(bench, sample, dtype)
+    own = bench.uneven(GATE, f"{bench.dtype} odd sizes")
+    if trial.judged and trial.reason and own is not None and bench.attempt(own).reason:
+        return replace(trial, judged=False)
+    return trial
 
 
 def _trial(bench: Bench, sample: Sample, dtype: str) -> Trial:

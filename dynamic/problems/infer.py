@@ -160,6 +160,7 @@ class _Prober:
     def groups(self) -> list[tuple[Axis, ...]]:
         """Axes that move together, in order of their first axis. An axis in none is fixed."""
         axes = [(k, a) for k, v in enumerate(self.inputs) if isinstance(v, torch.Tensor) for a in range(v.dim())]
+        lone = [axis for axis in axes if self.size(axis) == 1]
         axes = [axis for axis in axes if self.size(axis) > 1]
         found: list[tuple[Axis, ...]] = [(axis,) for axis in axes if self.moves([axis])]
         left = [axis for axis in axes if (axis,) not in found]
@@ -171,7 +172,24 @@ class _Prober:
                 if len(sizes) == 1 and all(a in left for a in together) and self.moves(together):
                     found.append(together)
                     left = [axis for axis in left if axis not in together]
-        return sorted(found)
+        return sorted([*found, *self._lone(lone)])
+
+    def _lone(self, axes: Sequence[Axis]) -> Iterator[tuple[Axis, ...]]:
+        """Axes of size 1 that move: all that have the place of one in tensors of as many dimensions, or all that lead;
+        not of a tensor that is spread over another axis."""
+        for k, a in axes:
+            shape, together = self.inputs[k].shape, []
+            for j, b in axes:
+                other = self.inputs[j].shape
+                if b == a and (a == 0 or len(other) == len(shape)) and not _is_spread(other, shape):
+                    together.append((j, b))
+            if together[0] == (k, a) and self.moves(together):
+                yield tuple(together)
+
+
+def _is_spread(shape: Sequence[int], over: Sequence[int]) -> bool:
+    """Whether a tensor of this shape is spread along an axis of another of as many dimensions."""
+    return len(shape) == len(over) and any(s == 1 != o for s, o in zip(shape, over, strict=True))
 
 
 def _meta(value: Any, shape: Sequence[int]) -> Any:

@@ -248,7 +248,7 @@ class Worker:
             if not want:
                 return result, []
             floating = [t for t in results.tensors(result) if t.is_floating_point()]
-            given = [(t, self._tensor(h).to(t)) for t, h in zip(floating, want, strict=False) if t.requires_grad]
+            given = [(t, self._upstream(h, t)) for t, h in zip(floating, want, strict=False) if t.requires_grad]
             outputs, upstream = [t for t, _ in given], [u for _, u in given]
             self.nodes = watch.custom_nodes(outputs)
             leaves = [t for _, t in tensors if t.requires_grad]
@@ -264,6 +264,11 @@ class Worker:
                 # the next backward may write to where this one's result lies
                 grads.append([g.clone() if more and g is not None else g for g in found])
         return result, grads
+
+    def _upstream(self, header: Mapping[str, Any], output: Any) -> Any:
+        """An upstream gradient where its output is, in the layout it was sent in."""
+        host = self._tensor(header)
+        return self._placed(-1, host, "fresh", output.device, 0)[0].to(output.dtype)
 
     def _parameters(self) -> list[Any]:
         own = self.call
