@@ -201,6 +201,7 @@ def _scaled_down(t: Tensor) -> tuple[float, Tensor | None]:
     return top, torch.mul(t, 1 / top, out=t.new_empty(t.shape, dtype=torch.float32))
 
 
+@np.errstate(invalid="ignore", over="ignore")
 def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
     """``structured``, asked of products of a sample of each factor (evenly spaced, not aligned)."""
     picked = []
