@@ -17,7 +17,8 @@ All others count, a test that takes longer than ``--seconds`` or ends in any err
 already names are not run again, so that a run that was ended goes on where it stood. Given ``--only MANIFEST.json``
 exactly the tests that it names are run. Afterwards
 
-    python tests/dynamic/simulator/libraries/public_tests.py MANIFEST.json sm_90=ONE.jsonl sm_100=OTHER.jsonl
+    python tests/dynamic/simulator/libraries/public_tests.py MANIFEST.json liger-kernel:sm_90=ONE.jsonl \\
+        liger-kernel:sm_100=OTHER.jsonl fla-core:sm_90=...
 
 writes the manifest: tests that launched a kernel or failed, with result and launches, and those left out, with reason.
 """
@@ -100,7 +101,7 @@ class _Small(TorchDispatchMode):
 
 
 class Recorder:
-    """Counts launches while a test runs and writes its line."""
+    """Counts launches, also one that ends in a fault, while a test runs and writes its line."""
 
     def __init__(self, config: pytest.Config) -> None:
         import triton
@@ -108,7 +109,14 @@ class Recorder:
         self.path, self.seconds = config.getoption("--record"), config.getoption("--seconds")
         self.elements = config.getoption("--elements")
         self.launches: Counter[str] = Counter()
-        triton.runtime.driver.active.observers.append(lambda name, grid: self.launches.update([name]))
+        driver = triton.runtime.driver.active
+        launch = driver.launch
+
+        def counted(source: Any, metadata: Any, *rest: Any) -> None:
+            self.launches[metadata.name] += 1
+            launch(source, metadata, *rest)
+
+        driver.launch = counted
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
@@ -157,39 +165,43 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Recorder(config), "recorder")
 
 
-def manifest(files: dict[str, str]) -> dict[str, Any]:
-    """The manifest of one file of lines a target; every launch of a test that did not pass counts as failed."""
+def manifest(files: list[str]) -> dict[str, Any]:
+    """The manifest of files given as ``LIBRARY:TARGET=PATH``; every launch of a test that did not pass has failed.
+
+    Tests that passed and launched nothing are not in it.
+    """
     tests: dict[str, dict[str, Any]] = defaultdict(dict)
     others: dict[str, dict[str, str]] = defaultdict(dict)
-    totals: dict[str, Counter[str]] = {}
-    for target, path in files.items():
-        total = totals[target] = Counter[str]()
-        with open(path) as file:
-            lines = {line["test"]: line for line in map(json.loads, file)}
+    totals: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    for given in files:
+        origin, path = given.split("=", 1)
+        library, target = origin.split(":")
+        lines = {line["test"]: line for line in map(json.loads, Path(path).read_text().splitlines())}
         for name, line in lines.items():
-            count, reason = sum(line["launches"].values()), line.get("reason", "")
-            short = reason.splitlines()[0][:160] if reason else ""
+            count, reason = sum(line["launches"].values()), line.get("reason", "").partition("\n")[0][:160]
+            passed = line["result"] == "passed"
             if line["result"] in ("skipped", "too large"):
-                others[name][target] = f"{line['result']}: {short}"
-            elif count or line["result"] == "failed":
-                passed = line["result"] == "passed"
-                tests[name][target] = {"passed": passed, "launches": count} | ({"reason": short} if short else {})
-                total["launches passed" if passed else "launches failed"] += count
-                total["tests passed" if passed else "tests failed"] += 1
-    ratios = {
-        t: {k: round(c[f"{k} passed"] / (c[f"{k} passed"] + c[f"{k} failed"]), 4) for k in ("launches", "tests")}
-        for t, c in totals.items()
-    }
-    return {"totals": totals, "passed": ratios, "tests": dict(tests), "left out": dict(others)}
+                others[name][target] = f"{line['result']}: {reason.removeprefix('Skipped: ')}"
+            elif count or not passed:
+                tests[name][target] = {"passed": passed, "launches": count} | ({} if passed else {"reason": reason})
+                for total in (totals[library][target], totals["all"][target]):
+                    total[f"launches {line['result']}"] += count
+                    total[f"tests {line['result']}"] += 1
+    return {"totals": totals, "tests": tests, "left out": others}
 
 
 def main() -> None:
     out, *given = sys.argv[1:]
-    made = manifest(dict(x.split("=", 1) for x in given))
-    with open(out, "w") as file:
-        json.dump(made, file, indent=1)
-        file.write("\n")
-    print(made["totals"], made["passed"])
+    made = manifest(given)
+    parts = [
+        f"{json.dumps(part)}: {{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in found.items()) + "\n}"
+        for part, found in made.items()
+    ]
+    Path(out).write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    for library, targets in made["totals"].items():
+        for target, count in targets.items():
+            ratio = count["launches passed"] / max(count["launches passed"] + count["launches failed"], 1)
+            print(f"{library} {target}: {ratio:.4f} of launches, {dict(count)}")
 
 
 if __name__ == "__main__":
