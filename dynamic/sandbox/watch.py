@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,8 +16,6 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
-
-from kcontract.dynamic.sandbox import channel
 
 #: Operations that allocate memory and leave it as it is.
 _EMPTY = ("aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided",
@@ -95,20 +92,19 @@ class Launches:
             )
         return not self.suppress
 
-    def install(self, triton: Any) -> None:
-        """Wrap the launcher of the driver in place: CUDA's, or one of kcontract's on CPU tensors."""
+    def install(self, triton: Any) -> Any:
+        """Wrap the launcher of the driver in place: CUDA's, or one of kcontract's on CPU tensors. What holds the wrap
+        comes back."""
         if bool(triton.knobs.runtime.interpret):
-            self._wrap_interpreter()
-            return
+            return self._wrap_interpreter()
         from kcontract.dynamic.engines.driver import CpuTensorDriver
 
         active = triton.runtime.driver._active
         if isinstance(active, CpuTensorDriver):
-            self._wrap_simulator(active)
-        else:
-            self._wrap_cuda()
+            return self._wrap_simulator(active)
+        return self._wrap_cuda()
 
-    def _wrap_interpreter(self) -> None:
+    def _wrap_interpreter(self) -> Any:
         from triton.runtime.interpreter import GridExecutor
 
         run, note = GridExecutor.__call__, self.note
@@ -121,8 +117,9 @@ class Launches:
             return None
 
         GridExecutor.__call__ = call
+        return GridExecutor
 
-    def _wrap_simulator(self, active: Any) -> None:
+    def _wrap_simulator(self, active: Any) -> Any:
         launch, note = active.launch, self.note
         self._simulator, self._checked = active, active.options.checked
 
@@ -131,8 +128,9 @@ class Launches:
                 launch(source, metadata, grid, arguments)
 
         active.launch = call
+        return active
 
-    def _wrap_cuda(self) -> None:
+    def _wrap_cuda(self) -> Any:
         from triton.backends.nvidia.driver import CudaLauncher
 
         make, run, note = CudaLauncher.__init__, CudaLauncher.__call__, self.note
@@ -149,6 +147,7 @@ class Launches:
             return None
 
         CudaLauncher.__init__, CudaLauncher.__call__ = init, call
+        return CudaLauncher
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]
@@ -233,31 +232,6 @@ def custom_nodes(outputs: Sequence[Any]) -> list[str]:
         if isinstance(node, torch.autograd.function.BackwardCFunction):
             names.append(type(node).__name__)
     return sorted(names)
-
-
-_TORCH = {
-    "torch": (torch, ("allclose", "equal", "isclose", "empty", "empty_like", "matmul")),
-    "torch.testing": (torch.testing, ("assert_close",)),
-    "torch.Tensor": (torch.Tensor, ("cpu", "to", "numpy", "__eq__", "data_ptr", "allclose", "equal")),
-    "torch.cuda": (torch.cuda, ("synchronize", "Event", "current_stream", "Stream")),
-    "torch.cuda.Event": (torch.cuda.Event, ("record", "elapsed_time", "synchronize")),
-    "torch.autograd": (torch.autograd, ("grad",)),
-    "time": (time, ("time", "perf_counter", "perf_counter_ns", "monotonic", "sleep")),
-    "os": (os, ("pwrite", "preadv")),
-    "the checker's channel": (channel, ("send", "receive", "pack", "unpack")),
-    "the checker's record": (TorchDispatchMode, ("__enter__", "__exit__")),
-}
-
-
-def functions() -> dict[str, object]:
-    """Functions that a checker relies on, by name, as they are now."""
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.jit import JITFunction
-
-    watched = {**_TORCH, "triton.JITFunction": (JITFunction, ("run",)), "triton.Autotuner": (Autotuner, ("run",))}
-    watched["the checker's operations"] = (Operations, ("__torch_dispatch__",))
-    watched["the checker's launches"] = (Launches, ("note", "__setattr__"))
-    return {f"{owner}.{n}": getattr(where, n, None) for owner, (where, names) in watched.items() for n in names}
 
 
 def flags() -> dict[str, str]:

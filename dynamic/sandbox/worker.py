@@ -16,14 +16,17 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from kcontract.dynamic import results
+from kcontract.dynamic.engines.records import sentence
 from kcontract.dynamic.sandbox import channel, confine, watch
+from kcontract.dynamic.sandbox import seal as seals
+from kcontract.dynamic.sandbox.seal import seal
 
 #: Differs from run to run, so that two messages about one failure would not be equal.
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{9,16}\b")
@@ -41,8 +44,10 @@ class Worker:
         self.path = ""
         self.call: Any = None
         self.launches = watch.Launches()
-        self.launches.install(importlib.import_module("triton"))
-        self.flags, self.functions = watch.flags(), watch.functions()
+        self.launcher = self.launches.install(importlib.import_module("triton"))
+        self.flags = watch.flags()
+        self.replaced: dict[str, None] = {}
+        self.look: Callable[[], list[str]] = list
         self.deeds = watch.audit(lambda: self.path)
         self.slots: dict[int, Any] = {}
         self.held: dict[str, list[Any]] = {}
@@ -67,8 +72,6 @@ class Worker:
         """Type, first telling line, place in the candidate's own file, and what was being done."""
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == self.path]
         place = f"{os.path.basename(self.path)}:{frames[-1].lineno}" if frames else ""
-        from kcontract.dynamic.engines.records import sentence
-
         return {
             "type": type(error).__name__,
             "message": _ADDRESS.sub("(an address)", sentence(error)),
@@ -85,12 +88,16 @@ class Worker:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[_MODULE] = module
-        spec.loader.exec_module(module)
-        found = getattr(module, str(request["name"]))
-        torch.manual_seed(int(request["seed"]))
-        if request["kind"] == "module":
-            found = found(*channel.plain(torch, request["init"])).to(self.device)
-        self.call = found
+        init = channel.plain(torch, request["init"])
+        look = self.look = seal([channel, results, seals, watch, sys.modules[__name__]], self.launcher)
+        try:
+            spec.loader.exec_module(module)
+            torch.manual_seed(int(request["seed"]))
+            self.call = getattr(module, str(request["name"]))
+            if request["kind"] == "module":
+                self.call = self.call(*init).to(self.device)
+        finally:
+            self.replaced.update(dict.fromkeys(look()))
         return {"ok": True, **self._global_changes()}
 
     def _state(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,7 +127,7 @@ class Worker:
     def _global_changes(self) -> dict[str, Any]:
         return {
             "flags": list(watch.changes(self.flags, watch.flags())),
-            "functions": list(watch.changes(self.functions, watch.functions())),
+            "functions": list(self.replaced),
             "deeds": list(self.deeds),
         }
 
@@ -175,14 +182,16 @@ class Worker:
         want = list(request.get("upstream", ()))
         away = next((t.device for _, t in tensors if t.device != self.device), None) if self.on_gpu else None
         profiler = self._profiler() if request.get("kernels") else None
-        start = time.perf_counter()
+        look, start = self.look, time.perf_counter()
         try:
             with self._moved(tensors), self._watched(seen, poison, bool(request.get("observe"))):
                 result, grads = self._run(arguments, tensors, want, request)
+                self.replaced.update(dict.fromkeys(look()))
             if late:
                 result = [t.clone() if isinstance(t, torch.Tensor) else t for t in results.leaves(result)]
             self._synchronize(away)
         finally:
+            self.replaced.update(dict.fromkeys(look()))
             names = _kernels(profiler)
             self.launches.seen, self.launches.suppress = None, False
         seconds = time.perf_counter() - start
