@@ -238,7 +238,7 @@ class Checker:
     def set_registers(self, strand: Strand, direction: str, count: int) -> None:
         """`setmaxnreg`: the pool of the CTA is bounded (the start value is that of the launch)."""
         threads = self.machine.grid.threads
-        start = self.machine.kernel.function.directives.get("maxnreg", (_REGISTER_POOL // threads // 8 * 8,))[0]
+        start = (self.machine.kernel.function.directives.get("maxnreg") or (_REGISTER_POOL // threads // 8 * 8,))[0]
         cta, warp = self._warps(strand)
         for c, w in zip(cta.tolist(), warp.tolist(), strict=True):
             self.budget[c, w] = count

@@ -68,7 +68,7 @@ class SimulatedDriver(CpuTensorDriver):
         values = list(_flatten(source, metadata, arguments, admitted))
         ctas = getattr(metadata, "num_ctas", 1) or 1
         extent = (grid[0] * ctas, grid[1], grid[2])
-        threads = kernel.function.directives.get("reqntid", (metadata.num_warps * 32,))
+        threads = kernel.function.directives.get("reqntid") or (metadata.num_warps * 32,)
         for name in ("global_scratch", "profile_scratch"):
             size = (getattr(metadata, f"{name}_size", 0) or 0) * extent[0] * extent[1] * extent[2]
             address = admitted.allocate(name, np.zeros(size + 256, "u1")) if size else 0

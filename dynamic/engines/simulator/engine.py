@@ -79,7 +79,7 @@ def prepare(
         values += [bytes(p.size) for p in parameters[len(values) :]]
     if len(values) != len(parameters):
         raise InputError(f"{kernel.function.name} has {len(parameters)} parameters, {len(buffers)} were given")
-    threads = kernel.function.directives.get("reqntid", (32 * warps,))
+    threads = kernel.function.directives.get("reqntid") or (32 * warps,)
     block = block_of(threads)
     return Grid(kernel, extent, block, cluster, shared, admitted, lay_out(parameters, values), options or Options())
 

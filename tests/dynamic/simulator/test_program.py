@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 pytest.importorskip("torch", reason="the simulator runs programs on torch tensors")
 pytest.importorskip("triton", reason="the simulator runs what Triton compiles")
@@ -67,3 +70,56 @@ def test_a_cuda_graph_is_captured_and_replayed() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0 and "replayed twice" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_fault_shows_the_program_and_what_it_printed(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.replace("EXTRA", "+ 4000").replace("n < 4000", "n < 9000"))
+    command = [sys.executable, "-m", "kcontract", "run", "--engine", "sim:sm_90", "--", sys.executable, str(program)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 4
+    printed = done.stdout.splitlines()
+    assert any("block" in line and "5000" in line for line in printed), "device prints are lost with the fault"
+    assert "" not in printed, "a blank line behind each device print"
+    frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
+    assert len(frames) == 1 and "program.py" in frames[0], done.stderr
+    assert "Fault: out-of-bounds: " in done.stderr and re.search(r"PTX line \d+; .*program.py:\d+", done.stderr)
+
+
+def test_triton_s_switch_shows_all_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    import simulated_kernels
+    import torch
+    import triton
+
+    from kcontract.dynamic.engines.simulator.driver import simulate
+    from kcontract.dynamic.engines.simulator.faults import Fault
+
+    x = torch.zeros(64)
+    for debugging in (False, True):
+        monkeypatch.setattr(triton.knobs.compilation, "front_end_debugging", debugging)
+        with simulate("sm_90"), pytest.raises(Fault, match="out-of-bounds") as fault:
+            simulated_kernels.add[(1,)](x, x, x, 5000, BLOCK=1024)
+        assert ("machine.py" in "".join(map(str, fault.traceback))) == debugging
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "sentence"),
+    [
+        (["--engine", "sim:sm_90"], {"TRITON_KCONTRACT_SIM": "cheked"}, "write fast, checked, patience=SECONDS"),
+        (["--engine", "sim:sm_90", "--target", "sm_100"], {}, "--engine sim:sm_90 and --target sm_100 disagree"),
+        (["--engine", "sim:sm_90", "--target", "sm_90,sm_100"], {}, "disagree; give the target once"),
+        (["--engine", "sim:sm_91"], {}, "write one of sm_75, sm_80, "),
+        (["--engine", "simulator"], {}, "write compile, sim, or sim:"),
+    ],
+)
+def test_wrong_use_is_refused(
+    arguments: list[str], environment: dict[str, str], sentence: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from kcontract.cli import main
+
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["run", *arguments, "--", "python", __file__]) == 2
+    assert sentence in capsys.readouterr().err
