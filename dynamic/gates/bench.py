@@ -416,6 +416,11 @@ class Bench:
             if not self.ordinary().reason:
                 return
 
+    def pin(self, configuration: int, rebuild: bool = False) -> None:
+        """Leave each autotuner one configuration; ``rebuild`` where the candidate was tuned as it was made."""
+        self.candidate.tuners(configuration, rebuild)
+        self._loaded = "" if rebuild else self._loaded
+
     @contextlib.contextmanager
     def parameters(self, module: Any) -> Iterator[None]:
         """Within it, reference and candidate have the parameters of ``module``."""

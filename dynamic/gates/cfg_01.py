@@ -19,8 +19,9 @@ _MOST = 64
 
 @dataclass(slots=True)
 class _Tried:
-    """Configurations seen so far: how many, and which were refused."""
+    """Configurations seen so far: how many, and which were refused; ``rebuild`` where each is a module of its own."""
 
+    rebuild: bool
     count: int = 0
     refused: list[str] = field(default_factory=list)
 
@@ -34,11 +35,11 @@ def check(bench: Bench) -> Found:
         return Found(bench.said(GATE, Status.NOT_APPLICABLE, "it has no autotuner"))
     if (found := bench.barred(GATE)) is not None:
         return found
-    tried = _Tried()
+    tried = _Tried(rebuild=_made_tuned(bench))
     try:
         found = bench.verdict(GATE, _trials(bench, tried))
     finally:
-        bench.candidate.tuners(bench.configuration)
+        bench.pin(bench.configuration, tried.rebuild)
     if found.verdict.status is not Status.PASS:
         return found
     total = max(len(configs) for _, configs in bench.tuners)
@@ -46,6 +47,18 @@ def check(bench: Bench) -> Found:
     refused = f"; refused by the hardware: {'; '.join(tried.refused)}" if tried.refused else ""
     verdict = replace(found.verdict, reason=reason + refused)
     return replace(found, verdict=verdict, evidence={"configurations": tried.count, "refused": tried.refused})
+
+
+def _made_tuned(bench: Bench) -> bool:
+    """Whether what is launched is the same in two configurations: a module that chose one when it was made, and calls
+    the kernel without its autotuner, has to be made anew for each."""
+    sample, seen = bench.nominal(gate=GATE), []
+    for k in (0, 1):
+        bench.pin(k)
+        launches = bench.answer(sample).launches
+        seen.append([(n["kernel"], n["key"], n["numbers"]) for n in launches])
+    bench.pin(bench.configuration)
+    return bool(seen[0]) and seen[0] == seen[1] and max(len(configs) for _, configs in bench.tuners) > 1
 
 
 def _trials(bench: Bench, tried: _Tried) -> Iterator[Trial]:
@@ -59,7 +72,7 @@ def _trials(bench: Bench, tried: _Tried) -> Iterator[Trial]:
     for k in range(max(len(configs) for _, configs in bench.tuners)):
         if k >= _MOST and not bench.thorough:
             break
-        bench.candidate.tuners(k)
+        bench.pin(k, tried.rebuild)
         name = ", ".join(f"{kernel}[{configs[k % len(configs)]}]" for kernel, configs in bench.tuners)
         answer = bench.answer(samples[0], poison="nan")
         if answer.failure is not None and answer.failure.exception in _DROPPED:

@@ -63,7 +63,7 @@ def check(bench: Bench) -> Found:
     seen = bench.answer(sample, observe=True, placement="same")
     if not seen.launches and (own := _native(bench)) is not None:
         sample, seen = own
-    calls = len(bench.log)
+    calls, notes = len(bench.log), list[str]()
     told = [_Told(sample, r) for r in dict.fromkeys((*_ended(bench), *_deeds(bench, seen)))]
     reference = _reference(bench, sample)
     if not unfit(seen) and reference is not None:
@@ -77,6 +77,7 @@ def check(bench: Bench) -> Found:
             told += _late(bench, sample, seen)
             told += _gradients(bench, sample)
             told += _idle(bench, sample, seen)
+            told += _elsewhere(bench, seen, notes)
             told += [_Told(sample, r) for r in dict.fromkeys((*_ended(bench), *_deeds(bench, seen)))]
     elif reason := _unfit(seen):
         told.append(_Told(sample, reason))
@@ -91,7 +92,9 @@ def check(bench: Bench) -> Found:
     if reference is None:
         return Found(bench.said(GATE, Status.UNDECIDED, "the reference cannot be run here"), tried=calls)
     kernels = ", ".join(dict.fromkeys(str(launch["kernel"]) for launch in seen.launches)) or "native kernels"
-    return Found(bench.said(GATE, Status.PASS, f"its result is the work of {kernels}"), tried=calls)
+    return Found(
+        bench.said(GATE, Status.PASS, "; ".join([f"its result is the work of {kernels}", *notes])), tried=calls
+    )
 
 
 def _native(bench: Bench) -> tuple[Sample, Answer] | None:
@@ -237,6 +240,31 @@ def _idle(bench: Bench, sample: Sample, seen: Answer) -> Iterator[_Told]:
     if bench.candidate.kind != "gpu" or not _own_kernels(bench, sample, suppress=True):
         ran = ", ".join(flow.computing(seen)[:4]) or "nothing"
         yield _Told(sample, f"its result is right when none of its kernels run: they are decoys; torch ran {ran}")
+
+
+def _elsewhere(bench: Bench, seen: Answer, notes: list[str]) -> Iterator[_Told]:
+    """Torch alone at all sizes but those that its kernels were seen at. A fallback for odd sizes only is a note."""
+    sample = bench.uneven(GATE, "odd sizes")
+    if not seen.launches or sample is None:
+        return
+    ran = _without_kernels(bench, sample)
+    if not ran:
+        return
+    for name, size in bench.spec.dims.items():
+        for other in (2 * size, size // 2):
+            moved = bench.spec.with_dims({name: other})
+            if other > 1 and other != bench.native[name] and bench.admits(moved.dims):
+                inputs = build(moved, bench.seed)
+                if not _without_kernels(bench, Sample(GATE, f"{name} = {other}", bench.seed, inputs, moved.dims)):
+                    notes.append(f"at odd sizes it launches no kernel, torch ran {ran}")
+                    return
+    yield _Told(sample, f"at other sizes than its own it launches no kernel: torch ran {ran}")
+
+
+def _without_kernels(bench: Bench, sample: Sample) -> str:
+    """What torch computed in a call that launched nothing; empty where there was a launch, or nothing to compute."""
+    answer = bench.answer(sample, observe=True)
+    return "" if answer.launches or unfit(answer) else ", ".join(flow.computing(answer)[:4])
 
 
 # -- results that stay where the reference moves ----------------------------------------------------------------------

@@ -265,11 +265,12 @@ class Candidate:
         reply = self._ask({"op": "again", "name": name}, self.limits.call)
         return [] if isinstance(reply, Failure) else [self._output(o).value for o in reply["outputs"]]
 
-    def tuners(self, pin: int | None = None) -> list[tuple[str, list[str]]]:
+    def tuners(self, pin: int | None = None, rebuild: bool = False) -> list[tuple[str, list[str]]]:
         """The autotuners that have run, with their configurations; ``pin`` leaves each only the configuration of that
-        number (modulo), -1 the one it chose itself."""
+        number (modulo), -1 the one it chose itself. ``rebuild`` makes a module anew under it: its state is to be
+        loaded again."""
         self.pinned = pin
-        reply = self._ask({"op": "tuners", "pin": pin}, self.limits.load)
+        reply = self._ask({"op": "tuners", "pin": pin, "rebuild": rebuild, "seed": self.seed}, self.limits.load)
         return [] if isinstance(reply, Failure) else [(str(n), [str(c) for c in cs]) for n, cs in reply["tuners"]]
 
     def _argument(self, value: Any, on: str | None) -> dict[str, Any]:

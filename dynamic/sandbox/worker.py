@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib.util
 import os
 import re
@@ -43,6 +44,7 @@ class Worker:
         self.outputs = channel.Arena(settings["outputs"], settings["room"])
         self.path = ""
         self.call: Any = None
+        self.make: Callable[[], Any] | None = None
         self.launches = watch.Launches()
         self.launcher = self.launches.install(importlib.import_module("triton"))
         self.flags = watch.flags()
@@ -95,7 +97,8 @@ class Worker:
             torch.manual_seed(int(request["seed"]))
             self.call = getattr(module, str(request["name"]))
             if request["kind"] == "module":
-                self.call = self.call(*init).to(self.device)
+                self.make = functools.partial(self.call, *init)
+                self.call = self.make().to(self.device)
         finally:
             self.replaced.update(dict.fromkeys(look()))
         return {"ok": True, **self._global_changes()}
@@ -335,7 +338,7 @@ class Worker:
 
     def _tuners(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The autotuners that have run. ``pin`` leaves each its configuration of that number (modulo), -1 the one that
-        it had chosen itself before it was pinned first."""
+        it had chosen itself before it was pinned first; ``rebuild`` makes a module anew under it."""
         pin, told = request.get("pin"), []
         for tuner in self.autotuners:
             ran = hasattr(tuner, "best_config")
@@ -348,6 +351,13 @@ class Worker:
             tuner.cache.clear()
             if ran:
                 told.append((tuner.base_fn.__name__, [str(c) for c in configs]))
+        if request.get("rebuild") and self.make is not None:
+            look = self.look
+            torch.manual_seed(int(request["seed"]))
+            try:
+                self.call = self.make().to(self.device)
+            finally:
+                self.replaced.update(dict.fromkeys(look()))
         return {"tuners": told}
 
     def _synchronize(self, away: Any = None) -> None:

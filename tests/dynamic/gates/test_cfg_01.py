@@ -13,7 +13,7 @@ from kcontract.model import Status
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
-@pytest.mark.parametrize("name", ["Honest", "Restored"])
+@pytest.mark.parametrize("name", ["Honest", "Restored", "MadeTuned"])
 def test_right_configurations_pass(name: str) -> None:
     found = judged("cfg_01", FIXTURES / "configurations.py", name)
     assert found.verdict.status is Status.PASS, found.verdict.reason
@@ -25,6 +25,7 @@ def test_right_configurations_pass(name: str) -> None:
     [
         ("OneWrong", "with body[BLOCK: 64, FAULT: 1"),
         ("FirstWrong", "in its first call, which tunes, output 0["),
+        ("MadeTunedOneWrong", "with body[BLOCK: 64, FAULT: 1"),
         ("OddWrong", "'odd sizes' inputs"),
         ("Accumulating", "in its first call, which tunes, output 0["),
     ],
