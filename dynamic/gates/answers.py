@@ -8,6 +8,7 @@ import torch
 
 from kcontract.dynamic.inputs import Sample
 from kcontract.dynamic.oracle import Comparison
+from kcontract.dynamic.sandbox import flow
 from kcontract.dynamic.sandbox.candidate import Answer
 
 
@@ -70,20 +71,6 @@ def described(sample: Sample) -> str:
     return f"'{sample.label}' inputs ({sizes + ', ' if sizes else ''}{dtype}, seed {sample.seed})"
 
 
-#: aten operations that only name, move or allocate memory.
-PASSIVE = {
-    "view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze",
-    "squeeze", "as_strided", "detach", "alias", "clone", "copy_", "_to_copy", "contiguous", "empty", "zeros", "ones",
-    "full", "fill_", "zero_", "empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "split",
-    "unbind", "chunk", "arange", "scalar_tensor", "lift_fresh", "_reshape_alias", "new_full", "new_ones", "unfold",
-}  # fmt: skip
-
-
-def active(operation: str) -> bool:
-    """Whether an aten operation computes."""
-    return operation.removeprefix("aten::") not in PASSIVE
-
-
 def count_kernels(answer: Answer) -> int:
     """Device kernels of a call that compute: Triton launches and torch operations."""
-    return len(answer.launches) + sum(active(name) for name, _, _ in answer.operations)
+    return len(answer.launches) + sum(flow.computes(name) for name, _, _ in answer.operations)

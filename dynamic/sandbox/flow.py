@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 
 from kcontract.dynamic.sandbox.answer import Answer
 
-#: aten operations that only name, move, allocate or fill memory.
-PASSIVE = frozenset(
+#: aten operations that only name, move, allocate or fill memory: none of them computes, or rounds.
+_PASSIVE = frozenset(
     "view _unsafe_view reshape permute transpose t expand slice select unsqueeze squeeze as_strided detach alias clone "
     "copy_ _to_copy contiguous empty zeros ones full fill_ zero_ empty_like zeros_like ones_like full_like new_empty "
     "new_zeros split unbind chunk arange scalar_tensor lift_fresh _reshape_alias new_full new_ones unfold set_ "
@@ -34,9 +34,14 @@ def short(name: str) -> str:
     return name.rpartition("::")[2]
 
 
+def computes(name: str) -> bool:
+    """Whether an aten operation makes values that were not there before."""
+    return short(name) not in _PASSIVE
+
+
 def computing(answer: Answer) -> list[str]:
     """Names of the operations of a call that compute, each once, in order."""
-    return list(dict.fromkeys(name for name, _, _ in answer.operations if short(name) not in PASSIVE))
+    return list(dict.fromkeys(name for name, _, _ in answer.operations if computes(name)))
 
 
 def work(answer: Answer, events: frozenset[int]) -> Mapping[str, int]:
@@ -44,7 +49,7 @@ def work(answer: Answer, events: frozenset[int]) -> Mapping[str, int]:
     total: Counter[str] = Counter()
     for at in events:
         name = answer.operations[at][0]
-        if short(name) not in PASSIVE:
+        if computes(name):
             total[_ALIKE.get(short(name), name)] += answer.sizes[at]
     return total
 

@@ -15,6 +15,7 @@ import torch
 
 from kcontract.dynamic import oracle
 from kcontract.dynamic.gates import hon_01
+from kcontract.dynamic.gates.answers import count_kernels
 from kcontract.dynamic.gates.bench import Bench, Found
 from kcontract.dynamic.problems import kernelbench
 from kcontract.dynamic.sandbox import flow
@@ -109,6 +110,12 @@ def test_flow_tells_torch_from_kernels(operations: list[Any], work: dict[str, in
     answer = Answer(operations=tuple(operations), sizes=(6,) * len(operations), launches=(LAUNCH,), inputs={0: 10})
     done = [flow.work(answer, events) for events in flow.untouched(answer)]
     assert max((dict(d) for d in done), key=len, default={}) == work
+
+
+def test_moving_memory_is_no_kernel_that_rounds() -> None:
+    moved = [("aten::cat", (10,), (20,)), ("aten::constant_pad_nd", (20,), (30,)), ("aten::_to_copy", (30,), (40,))]
+    answer = Answer(operations=(*moved, ("aten::exp", (40,), (50,))), sizes=(6,) * 4, launches=(LAUNCH,))
+    assert count_kernels(answer) == 2 and flow.computing(answer) == ["aten::exp"]
 
 
 def output(value: torch.Tensor) -> Output:
