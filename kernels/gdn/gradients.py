@@ -24,7 +24,7 @@ def gradients_scalar(
     q, k, v, beta, ga, do, h, dh, Vn, KS, Y, dq, dk, dq_sum, dk_sum, dg, db, cu_seqlens, chunk_sequence, chunk_start,
     scale, T, NT, N, H,
     V: tl.constexpr, GROUP: tl.constexpr, K: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
-    VARLEN: tl.constexpr, PRECISION: tl.constexpr,
+    ROLLED: tl.constexpr, VARLEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Grid (H, chunks). Write dq, dk ``[.., H, K]``, and in float32 dg, db ``[.., H * GROUP]``.
 
@@ -49,7 +49,7 @@ def gradients_scalar(
             dl = tl.zeros((C, C), dtype=tl.float32)
             row_r = tl.zeros((C,), dtype=tl.float32)
             row_z = tl.zeros((C,), dtype=tl.float32)
-            for start in tl.static_range(0, V, BV):
+            for start in (tl.range if ROLLED else tl.static_range)(0, V, BV):
                 x = start + tl.arange(0, BV)
                 rows = grid2(tile * C * V, i, x, V, 1)
                 tokens = grid2(value, i, x, HV * V, 1)
@@ -64,7 +64,7 @@ def gradients_scalar(
                 dl = tl.dot(y, tl.trans(vn), dl, input_precision=PRECISION)
             QK = tl.zeros((C, C), dtype=tl.float32)
             KK = tl.zeros((C, C), dtype=tl.float32)
-            for start in tl.static_range(0, K, BK):
+            for start in (tl.range if ROLLED else tl.static_range)(0, K, BK):
                 at = grid2(token, i, start + tl.arange(0, BK), H * K, 1)
                 q_tile = tl.load(q + at, mask=inside[:, None], other=0.0)
                 k_tile = tl.load(k + at, mask=inside[:, None], other=0.0)
@@ -90,12 +90,12 @@ def gradients_scalar(
                 from_states = tl.zeros((C, BK), dtype=tl.float32)
                 from_start = tl.zeros((C, BK), dtype=tl.float32)
                 from_end = tl.zeros((C, BK), dtype=tl.float32)
-                for column in tl.static_range(0, V, BV):
+                for column in (tl.range if ROLLED else tl.static_range)(0, V, BV):
                     x = column + tl.arange(0, BV)
                     state = grid2(tile * V * K, x, d, K, 1)
                     h_t = tl.load(h + state)
                     dh_t = tl.load(dh + state)
-                    if V > BV:
+                    if ROLLED or V > BV:
                         rows = grid2(tile * C * V, i, x, V, 1)
                         y = tl.load(Y + rows)
                         vn = tl.load(Vn + rows)

@@ -196,7 +196,7 @@ def run_scan(
             K=p.K, C=CHUNK, BV=way.rows, NSEG=way.segments, VARLEN=c.varlen, CHANNEL=p.channelwise,
             HAS_H0=h0 is not None, WANT_HT=ht is not None, HAS_DHT=dht is not None, WANT_DH0=dh0 is not None,
             BACKWARD=do is not None, SUMMARY=not final, PRECISION=precision(q),
-            STAGES=way.stages, num_warps=max(4, way.rows // 16),
+            STAGES=way.stages, num_warps=4 if way.rows == 64 else 8,
         )  # fmt: skip
 
 
@@ -234,23 +234,31 @@ def backward(
     run_scan(p, c, x, q, v, beta, h0=h0, do=do, h=h, dh=dh, Vn=Vn, KS=KS, Y=Y, dv=dv, dht=dht, dh0=dh0)
     constants = {"GROUP": group, "K": p.K, "C": CHUNK, "VARLEN": c.varlen, "PRECISION": precision(k)}
     written = (dq, dk, *sums, dg, db)
-    wide, major = k.element_size() == 2, describe(k.device).major
-    # With 16 warps Triton takes mma.sync instead of tcgen05, which would need 576 to 896 columns of Tensor Memory.
-    full = major == 10 and (not wide or (p.K > 128 and not p.channelwise))
+    constants |= blocks_of_gradients(p, k)
     if p.channelwise:
         gradients_channel[(p.H, c.count)](
-            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *written, *place, **constants,
-            BK=64, BV=64, num_warps=16 if full else 8,
+            q, k, v, g, beta, do, h, dh, Vn, KS, Y, *written, *place, **constants, num_warps=8
         )  # fmt: skip
     else:
-        # One block of 64 channels for K = 64 does not compile for sm_100 with Triton 3.6.
-        narrow = not wide or (p.K == 64 and major >= 10)
         gradients_scalar[(p.H, c.count)](
             q, k, v, beta, x.ga, do, h, dh, Vn, KS, Y, *written, *place, **constants,
-            BK=32 if narrow else 64, BV=min(p.V, 128 if wide else 64),
-            num_warps=16 if full else 4,
+            num_warps=8 if constants["ROLLED"] else 4, num_stages=1,
         )  # fmt: skip
     return *results, dh0
+
+
+def blocks_of_gradients(p: Problem, k: Tensor) -> dict[str, int]:
+    """Channels and columns of V a step of the last launch. From sm_100 on the loops over them stay loops and float32
+    takes small blocks: unrolled, or with blocks of 64, they need more than the 512 columns of Tensor Memory and spill
+    up to 100 KB a thread.
+    """
+    float32, blackwell = k.element_size() == 4, describe(k.device).major >= 10
+    if p.channelwise:
+        return dict.fromkeys(("BK", "BV"), 32 if float32 and blackwell else 64)
+    if blackwell:
+        # One block of 64 channels for K = 64 does not compile for sm_100 with Triton 3.6.
+        return {"BK": 32 if float32 or p.K == 64 else 64, "BV": 32 if float32 else 64, "ROLLED": True}
+    return {"BK": 32 if float32 else 64, "BV": min(p.V, 64 if float32 else 128), "ROLLED": False}
 
 
 def _backward_on_hopper(

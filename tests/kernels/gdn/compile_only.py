@@ -7,8 +7,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -30,15 +29,15 @@ TYPES = {
 @dataclass(frozen=True)
 class Compiled:
     name: str
-    ptx: str
-    ttgir: str
+    ptx: str = field(repr=False)
+    ttgir: str = field(repr=False)
     shared: int
     """bytes a block"""
     tmem: int
     """columns of Tensor Memory"""
     registers: int
     spilled: int
-    """bytes stored to local memory"""
+    """bytes of local memory a thread"""
 
     def count(self, instruction: str) -> int:
         return len(re.findall(rf"^\s*(?:@\S+ )?{re.escape(instruction)}", self.ptx, re.MULTILINE))
@@ -64,7 +63,7 @@ def compile_one(kernel: JITFunction, args: tuple[Any, ...], options: dict[str, A
     made_from = GluonASTSource if kernel.is_gluon() else ASTSource
     source = made_from(kernel, signature, constants, attributes)
     made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    registers, spilled = _assemble(made.asm["ptx"], capability)
+    registers, spilled = _resources(made.asm["cubin"])
     return Compiled(
         kernel.__name__,
         made.asm["ptx"],
@@ -76,24 +75,13 @@ def compile_one(kernel: JITFunction, args: tuple[Any, ...], options: dict[str, A
     )
 
 
-def _assemble(ptx: str, capability: int) -> tuple[int, int]:
-    from triton.backends.nvidia.compiler import get_ptxas, sm_arch_from_capability
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "k.ptx")
-        path.write_text(ptx)
-        command = [
-            get_ptxas(capability).path,
-            "-v",
-            f"-arch={sm_arch_from_capability(capability)}",
-            str(path),
-            "-o",
-            f"{folder}/k.cubin",
-        ]
-        if capability >= 100:
-            command.insert(1, "--regAllocOptLevel=2")
-        log = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    return int(re.search(r"Used (\d+) registers", log)[1]), int(re.search(r"(\d+) bytes spill stores", log)[1])
+def _resources(cubin: bytes) -> tuple[int, int]:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        command = [triton.knobs.nvidia.cuobjdump.path, "-res-usage", file.name]
+        log = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"REG:(\d+)", log)[1]), int(re.search(r"STACK:(\d+)", log)[1])
 
 
 @contextlib.contextmanager

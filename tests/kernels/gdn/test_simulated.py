@@ -25,7 +25,7 @@ CASES = [
     *((target, gate, "64", "64", "bfloat16") for target in ("100", "120") for gate in ("scalar", "channelwise")),
     *((target, "scalar", "256", "64", "bfloat16") for target in ("100", "120")),
     ("100", "channelwise", "256", "64", "bfloat16"),
-    ("100", "scalar", "64", "64", "float32"),
+    *((target, gate, "64", "64", "float32") for target in ("100", "120") for gate in ("scalar", "channelwise")),
 ]
 
 
