@@ -153,6 +153,10 @@ class Launches:
 class Operations(TorchDispatchMode):  # type: ignore[misc]
     """Records aten operations and fills memory that an operation leaves uninitialised with ``poison``."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch's switch: else the first use imports all of torch._dynamo, for code that is compiled
+
     def __init__(self, seen: Seen, poison: str | None) -> None:
         super().__init__()
         self.record, self.poison = seen, poison
