@@ -107,6 +107,10 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
     ``scalars`` are the Python numbers read from elements with an error.
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch's switch: else the first use imports all of torch._dynamo, for code that is compiled
+
     def __init__(self, model: Accumulation, matrix_units: bool = False) -> None:
         super().__init__()
         self.matrix_units = matrix_units

@@ -92,6 +92,10 @@ def _sayable(t: Any) -> Any:
 class _Drawn(TorchDispatchMode):  # type: ignore[misc]
     """Names of the operations that draw random numbers."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch's switch: else the first use imports all of torch._dynamo, for code that is compiled
+
     def __init__(self) -> None:
         super().__init__()
         self.names: set[str] = set()
