@@ -27,6 +27,7 @@ from kcontract.model import FLOOR, GATES, Basis, Finding, Report, Status, Verdic
 #: What floating inputs can be drawn in.
 DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2")
 _SETTLED = (Status.PASS, Status.NOT_APPLICABLE)
+_MEMORY = "MEM-01"
 _WORST_FIRST = (Status.FAIL, Status.ERROR, Status.UNDECIDED, Status.PASS, Status.NOT_APPLICABLE)
 
 
@@ -99,6 +100,8 @@ def verify(
                     found[gate] = answer
             static = reader.read()
         told = next((g for g in wanted if g in found and found[g].verdict.status is Status.FAIL), "")
+        astray = _MEMORY in found and found[_MEMORY].verdict.status is Status.FAIL
+        found = {gate: _elsewhere(f) if astray and gate != _MEMORY else f for gate, f in found.items()}
         said = kept or tuple(_joined(gate, static.get(gate), found.get(gate), bench, told) for gate in wanted)
         findings = tuple(reader.findings())
     report = Report(
@@ -220,6 +223,15 @@ def _run(gate: str, bench: Bench, static: Verdict | None) -> Found | None:
     if gate == "REF-01" and found.verdict.status is Status.FAIL:
         bench.defect = found.verdict.reason
     return found
+
+
+def _elsewhere(found: Found) -> Found:
+    """The answer of a gate where MEM-01 has failed: a call that died of an access outside all memory is that fault."""
+    if found.verdict.status is not Status.FAIL or "illegal memory access" not in found.verdict.reason:
+        return found
+    reason = f"it touches memory that it does not own, see {_MEMORY}"
+    verdict = replace(found.verdict, status=Status.UNDECIDED, basis=Basis.NONE, reason=reason)
+    return replace(found, verdict=verdict, witness=None)
 
 
 def _joined(gate: str, static: Verdict | None, found: Found | None, bench: Bench, told: str) -> Verdict:

@@ -17,7 +17,8 @@ from kcontract.dynamic.gates.parameters import redrawn
 from kcontract.dynamic.inputs import Role, Sample
 from kcontract.dynamic.oracle import Expected
 from kcontract.dynamic.problems import infer
-from kcontract.model import Status
+from kcontract.dynamic.sandbox.candidate import Answer
+from kcontract.model import Status, Subnormals
 
 GATE = "CMP-01"
 
@@ -74,10 +75,24 @@ def _attempt(bench: Bench, sample: Sample, placement: str) -> Trial:
     if all(bool(out.undetermined.all()) for out in outputs):
         return Trial(sample, "the reference determines no element", judged=False)
     right = replace(right, outputs=tuple(outputs))
-    trial = bench.judge(sample, bench.answer(sample, placement=placement), right)
+    answer = bench.answer(sample, placement=placement)
+    trial = bench.judge(sample, answer, right)
     if trial.worst is not None and "huge" in sample.label and _strays(bench, sample, right):
         return Trial(sample, "the reference's own run overflows on the way", judged=False)
+    if trial.worst is not None and sample.label == "subnormal" and _flushes(bench, sample, answer):
+        return Trial(sample, "it flushes subnormal numbers, see EXC-02", judged=False)
     return trial
+
+
+def _flushes(bench: Bench, sample: Sample, answer: Answer) -> bool:
+    """Whether what is wrong is right once subnormal inputs and results count as zero. A GPU's atomic additions of
+    float32 in global memory do that (PTX ISA, ``red``)."""
+    right = bench.expected(sample, flush_inputs=True)
+    policy = replace(bench.policy, subnormals=Subnormals.FLUSH)
+    values = [v.to(bench.device) for v in answer.values]
+    if isinstance(right, str):
+        return False
+    return all(c.ok for c in oracle.compare_all(values, right, policy, brief=True))
 
 
 def _strays(bench: Bench, sample: Sample, right: Expected) -> bool:

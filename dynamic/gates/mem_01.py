@@ -1,8 +1,9 @@
 """MEM-01: no access outside the buffers, as far as a run shows it.
 
-Each input lies between two borders, of NaN in one run and of finite values in the next: a border that is overwritten
-is a store out of bounds, a result that differs between the two runs a load out of bounds that reaches it. A load that
-nothing depends on is no failure there. The simulator stops at any access outside a buffer, and names the line.
+Each input, and each tensor that it allocates, lies between two borders, of NaN in one run and of finite values in the
+next: a border that is overwritten is a store out of bounds, a result that differs between the two runs a load out of
+bounds that reaches it. A load that nothing depends on is no failure there. The simulator stops at any access outside a
+buffer, and names the line.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def _judge(bench: Bench, sample: Sample) -> Trial:
             return Trial(sample, f"it touches memory that it does not own: {answer.failure}")
         if answer.borders:
             return Trial(sample, f"it writes past the end of the argument {_names(bench, answer)}")
+        if answer.beyond:
+            return Trial(sample, f"it writes past the end of memory that it allocated, {answer.beyond}")
     if unfit(behind["nan"]) or unfit(behind["finite"]):
         return Trial(sample, unfit(behind["nan"]) or unfit(behind["finite"]), judged=False)
     if same(behind["nan"], behind["finite"]):

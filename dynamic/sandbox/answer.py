@@ -46,8 +46,8 @@ class Output:
 class Answer:
     """What became of one call. ``grads`` holds one list a backward, in the order of arguments that require a gradient
     and then of parameters, ``nodes`` the custom autograd functions they went through; ``changed`` are arguments the
-    call wrote to, ``borders`` those overrun. ``parts`` are the kinds of all that was returned (``results.kind``),
-    ``meeting`` pairs of outputs that have an element in common."""
+    call wrote to, ``borders`` those overrun, ``beyond`` a tensor of its own that it overran. ``parts`` are the kinds
+    of all that was returned (``results.kind``), ``meeting`` pairs of outputs that have an element in common."""
 
     outputs: tuple[Output, ...] = ()
     grads: tuple[tuple[Output | None, ...], ...] = ()
@@ -55,6 +55,7 @@ class Answer:
     parts: tuple[str, ...] = ()
     changed: tuple[int, ...] = ()
     borders: tuple[int, ...] = ()
+    beyond: str = ""
     launches: tuple[Mapping[str, Any], ...] = ()
     operations: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
     sizes: tuple[int, ...] = ()

@@ -229,12 +229,13 @@ class Candidate:
 
         ``upstream`` are gradients of the floating outputs: with them, gradients of arguments that require one and of
         all parameters come back, ``twice`` from two backwards. ``placement``: ``fresh`` buffers, the ``same`` addresses
-        as the last time, or ``guarded:nan`` / ``guarded:finite`` with 4 KiB borders so filled. ``poison`` fills what
-        an allocation leaves uninitialised (``nan``, ``finite``). ``observe`` records torch operations. ``suppress``
-        leaves Triton launches out. ``late`` lets inputs arrive late on the current stream and reads outputs in its
-        order. ``hold`` keeps the outputs alive for ``again``. ``on`` puts tensors on another device. For the
-        simulator: ``order`` seeds the order of atomics, ``checked`` turns its diagnoses on. ``kernels``
-        names the kernels that ran on a GPU, whoever launched them.
+        as the last time, or ``guarded:nan`` / ``guarded:finite`` with 4 KiB borders so filled, around what it allocates
+        too (but in the simulator, which knows where each buffer ends). ``poison`` fills what an allocation leaves
+        uninitialised (``nan``, ``finite``). ``observe`` records torch operations. ``suppress`` leaves Triton launches
+        out. ``late`` lets inputs arrive late on the current stream and reads outputs in its order. ``hold`` keeps the
+        outputs alive for ``again``. ``on`` puts tensors on another device. For the simulator: ``order`` seeds the order
+        of atomics, ``checked`` turns its diagnoses on. ``kernels`` names the kernels that ran on a GPU, whoever
+        launched them.
         """
         if not self._loaded:
             loaded = self._load()
@@ -340,6 +341,7 @@ class Candidate:
             parts=tuple(str(part) for part in reply["parts"]),
             changed=tuple(int(k) for k in reply["changed"]),
             borders=tuple(int(k) for k in reply["borders"]),
+            beyond=str(reply["beyond"]),
             launches=tuple(reply["launches"]),
             operations=tuple((str(n), tuple(r), tuple(m)) for n, r, m in reply["operations"]),
             sizes=tuple(int(n) for n in reply["sizes"]),

@@ -22,6 +22,12 @@ _EMPTY = ("aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_e
           "aten::empty_permuted", "aten::resize_")  # fmt: skip
 
 
+#: Operations that allocate memory and fill it with one value.
+_FILLED = tuple(f"aten::{start}{what}{end}" for what in ("zeros", "ones", "full")
+                for start, end in (("", ""), ("", "_like"), ("new_", "")))  # fmt: skip
+#: Bytes of the border before and after a guarded tensor.
+BORDER = 4096
+
 #: Results of operations that are kept until the call's end.
 _REMEMBERED = 32
 
@@ -151,19 +157,23 @@ class Launches:
 
 
 class Operations(TorchDispatchMode):  # type: ignore[misc]
-    """Records aten operations and fills memory that an operation leaves uninitialised with ``poison``."""
+    """Records aten operations and fills memory that an operation leaves uninitialised with ``poison``. With
+    ``border``, what is allocated lies between two borders so filled, kept in ``guarded``."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False  # torch's switch: else the first use imports all of torch._dynamo, for code that is compiled
 
-    def __init__(self, seen: Seen, poison: str | None) -> None:
+    def __init__(self, seen: Seen, poison: str | None, border: str = "") -> None:
         super().__init__()
-        self.record, self.poison = seen, poison
+        self.record, self.poison, self.border = seen, poison, border
+        self.guarded: list[Any] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         name = function.name().split(".")[0]
+        if self.border and name in (*_EMPTY[:-1], *_FILLED):
+            result = self._bordered(result)
         record, results = self.record, [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
         makes = tuple(storage_of(t) for t in results)
         if name in _EMPTY:
@@ -182,6 +192,38 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]
                     del record.made[next(iter(record.made))]
         record.sizes.append(sum(t.numel() for t in results))
         return result
+
+    def _bordered(self, made: Any) -> Any:
+        """The same tensor between two borders; itself where it is not dense, or on no device."""
+        if type(made) is not torch.Tensor or not made.numel() or made.device.type == "meta":
+            return made
+        if made.layout is not torch.strided or made.numel() != 1 + sum(
+            (size - 1) * step for size, step in zip(made.shape, made.stride(), strict=True)
+        ):
+            return made
+        inner, around = bordered(made.as_strided((made.numel(),), (1,)), made.device, self.border)
+        self.guarded.append(around)
+        return inner.as_strided(made.shape, made.stride())
+
+
+def bordered(flat: Any, device: Any, pattern: str) -> tuple[Any, Any]:
+    """A copy of a tensor of one dimension on the device, between two borders; and all of it."""
+    pad = BORDER // flat.dtype.itemsize
+    around = torch.empty(flat.numel() + 2 * pad, dtype=flat.dtype, device=device)
+    fill(around, pattern)
+    inner = around[pad : pad + flat.numel()]
+    inner.copy_(flat)
+    return inner, around
+
+
+def overrun(around: Any, pattern: str) -> bool:
+    """Whether the borders of a guarded tensor are no longer as they were filled."""
+    pad = BORDER // around.dtype.itemsize
+    fresh = torch.empty(pad, dtype=around.dtype, device=around.device)
+    fill(fresh, pattern)
+    return any(
+        not torch.equal(part.view(torch.uint8), fresh.view(torch.uint8)) for part in (around[:pad], around[-pad:])
+    )
 
 
 def fill(tensor: Any, poison: str) -> None:

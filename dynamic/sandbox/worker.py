@@ -40,6 +40,7 @@ class Worker:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.device = torch.device(settings["device"])
         self.on_gpu = bool(settings["gpu"])
+        self.interpreted = bool(importlib.import_module("triton").knobs.runtime.interpret)
         self.inputs = channel.Arena(settings["inputs"], settings["room"])
         self.outputs = channel.Arena(settings["outputs"], settings["room"])
         self.path = ""
@@ -159,11 +160,8 @@ class Worker:
             buffer.copy_(flat)
             return buffer.as_strided(host.shape, host.stride()).data, None  # with a version counter of its own
         if placement.startswith("guarded"):
-            pad = 4096 // size
-            around = torch.empty(count + 2 * pad, dtype=host.dtype, device=on)
-            watch.fill(around, placement.partition(":")[2])
-            around[pad : pad + count].copy_(flat)
-            return around.as_strided(host.shape, host.stride(), pad), around
+            inner, around = watch.bordered(flat, on, placement.partition(":")[2])
+            return inner.as_strided(host.shape, host.stride()), around
         fresh = torch.empty(count + skew, dtype=host.dtype, device=on)
         fresh[skew:].copy_(flat)
         return fresh.as_strided(host.shape, host.stride(), skew), None
@@ -185,9 +183,12 @@ class Worker:
         want = list(request.get("upstream", ()))
         away = next((t.device for _, t in tensors if t.device != self.device), None) if self.on_gpu else None
         profiler = self._profiler() if request.get("kernels") else None
+        # the simulator knows each buffer's end itself, and a border would hide it
+        border = placement.partition(":")[2] if self.on_gpu or self.interpreted else ""
+        mode = watch.Operations(seen, poison, border) if poison or request.get("observe") else None
         look, start = self.look, time.perf_counter()
         try:
-            with self._moved(tensors), self._watched(seen, poison, bool(request.get("observe"))):
+            with self._moved(tensors), mode or contextlib.nullcontext():
                 result, grads = self._run(arguments, tensors, want, request)
                 self.replaced.update(dict.fromkeys(look()))
             if late:
@@ -206,7 +207,10 @@ class Worker:
             "parts": [results.kind(part)[:64] for part in parts[:4096]],
             "grads": [[None if g is None else self._output(g, tensors) for g in each] for each in grads],
             "changed": [k for k, t in tensors if not late and _differs(t, before[k])],
-            "borders": [k for k, (_, around) in enumerate(pairs) if around is not None and _overrun(around, placement)],
+            "borders": [
+                k for k, (_, a) in enumerate(pairs) if a is not None and watch.overrun(a, placement.partition(":")[2])
+            ],
+            "beyond": next((_size(a) for a in mode.guarded if watch.overrun(a, border)), "") if mode else "",
             "launches": seen.launches[:256],
             "count": len(seen.launches),
             "operations": [list(o) for o in seen.operations[:512]] if request.get("observe") else [],
@@ -225,9 +229,6 @@ class Worker:
         if request.get("hold"):
             self.held[str(request["hold"])] = outputs
         return answer
-
-    def _watched(self, seen: watch.Seen, poison: str | None, observe: bool) -> contextlib.AbstractContextManager[Any]:
-        return watch.Operations(seen, poison) if poison or observe else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def _moved(self, tensors: Sequence[tuple[int, Any]]) -> Iterator[None]:
@@ -414,12 +415,10 @@ def _bits(tensor: Any) -> Any:
     return tensor.contiguous().unsqueeze(-1).view(torch.uint8).reshape(-1)  # a lone element may have any stride
 
 
-def _overrun(around: Any, placement: str) -> bool:
-    """Whether the borders of a guarded buffer are no longer as they were filled."""
-    pad = 4096 // around.dtype.itemsize
-    fresh = torch.empty(pad, dtype=around.dtype, device=around.device)
-    watch.fill(fresh, placement.partition(":")[2])
-    return _differs(around[:pad], fresh) or _differs(around[-pad:], fresh)
+def _size(around: Any) -> str:
+    """A guarded tensor in words."""
+    inside = around.numel() - 2 * watch.BORDER // around.dtype.itemsize
+    return f"{inside} elements of {str(around.dtype).removeprefix('torch.')}"
 
 
 def prepare(settings: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,9 @@ Constants at its top, read without importing it, say what is wanted:
 - ``EXPECT``: gates that ``ModelNew`` must fail. ``EXPECT_STATIC``: rules that must report it.
 - ``ALSO``: gates that may fail for the same fault; ``"values"`` stands for all that compare values.
 - ``CONTRACT``: policies its author declares.
-- ``ENGINE = "gpu"``: shown on a GPU only. ``DEVICES``: GPUs it takes. ``MISSED``: why no gate is expected to see it.
+- ``ENGINE = "gpu"``: shown on a GPU only. ``DEVICES``: GPUs it takes. ``CAPABILITY``, ``TRITON``: the only compute
+  capability, and the start of the only Triton version, whose compiler makes the fault.
+- ``MISSED``: why no gate is expected to see it.
 - ``FRESH``: the customary check passes in memory that nobody has used before (zeros). ``CUSTOMARY``: the engine that
   runs the customary check, where the simulator stops at an access that a GPU lets pass.
 
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import triton
 
 from kcontract.dynamic.oracle import outputs_of
 from kcontract.dynamic.problems import kernelbench
@@ -34,7 +37,8 @@ FOLDER = Path(__file__).parent
 #: Gates that judge the values of a result: a value that is wrong on all inputs is wrong in each of them.
 VALUES = ("CMP-01", "CMP-02", "CMP-03", "ORD-01", "ORD-03", "PRC-01", "CFG-01", "EXC-01", "EXC-02", "HON-01")
 _POLICIES = {"accumulator": Accumulator, "nan": NanPolicy, "subnormals": Subnormals, "determinism": Determinism}
-_HEADER = ("SOURCE", "EXPECT", "EXPECT_STATIC", "ALSO", "CONTRACT", "ENGINE", "DEVICES", "MISSED", "FRESH", "CUSTOMARY")
+_HEADER = ("SOURCE", "EXPECT", "EXPECT_STATIC", "ALSO", "CONTRACT", "ENGINE", "DEVICES", "MISSED", "FRESH", "CUSTOMARY",
+           "CAPABILITY", "TRITON")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,11 @@ class Case:
         """Why it is not judged on this engine here; empty where it is."""
         if self.head.get("ENGINE", engine) != engine:
             return f"shown on the engine {self.head['ENGINE']} only"
+        version, capability = self.head.get("TRITON", ""), self.head.get("CAPABILITY")
+        if not triton.__version__.startswith(version):
+            return f"shown by Triton {version}x only"
+        if capability is not None and torch.cuda.get_device_capability() != tuple(capability):
+            return "shown on compute capability {}.{} only".format(*capability)
         devices = self.head.get("DEVICES", 1)
         if devices > 1 and devices > torch.cuda.device_count():
             return f"needs {devices} CUDA devices"

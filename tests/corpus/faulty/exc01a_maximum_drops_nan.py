@@ -17,7 +17,7 @@ def larger(left, right):
 def amax(x, out, n, BLOCK: tl.constexpr, MENDED: tl.constexpr):
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
-    v = tl.load(x + row * n + at, at < n, -float("inf"))
+    v = tl.load(x + row * n + at, at < n, -float("inf")).to(tl.float32)
     if MENDED:
         tl.store(out + row, tl.reduce(v, 0, larger))
     else:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from order_bench import answer, bench, found
 
+from kcontract.dynamic.engines.records import sentence
 from kcontract.dynamic.gates import mem_01
+from kcontract.dynamic.problems import kernelbench
+from kcontract.dynamic.verify import verify
 from kcontract.model import Status
+
+CORPUS = Path(__file__).parents[2] / "corpus"
 
 
 def test_a_load_past_the_end_fails_by_its_line_in_the_simulator() -> None:
@@ -36,3 +43,17 @@ def test_a_store_past_the_end_of_an_argument_fails() -> None:
 @pytest.mark.parametrize("file", ["softmax", "layernorm", "product32", "rowsum"])
 def test_masked_accesses_pass(file: str) -> None:
     assert answer("MEM-01", file).startswith("PASS: in bounds on ")
+
+
+def test_a_store_past_the_end_of_its_own_result_fails() -> None:
+    problem = kernelbench.load(str(CORPUS / "faulty" / "mem01_store_past_end.py"))
+    (verdict,) = verify(problem, engine="interpreter", only=["MEM-01"]).report.verdicts
+    assert verdict.status is Status.FAIL
+    assert verdict.reason.startswith("it writes past the end of memory that it allocated, 56 elements of float32")
+
+
+def test_the_message_of_a_lost_context_is_the_line_that_says_what_happened() -> None:
+    told = (
+        "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress' in https://docs.nv"
+    )
+    assert sentence(RuntimeError(told)) == "RuntimeError: CUDA error: an illegal memory access was encountered"
