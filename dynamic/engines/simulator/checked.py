@@ -276,7 +276,7 @@ class Checker:
             except Fault as fault:
                 if fault.kind != "uninitialised-read":
                     raise
-                self.machine.grid.report(fault, self.machine.kernel.running())
+                self.machine.grid.note(fault, self.machine.kernel.running())
         else:
             self.tensor.writes(cta, grain, 1, warp, actor)
 

@@ -25,10 +25,13 @@ from kcontract.dynamic.engines.simulator.tensor_memory import COLUMNS, TensorMem
 from kcontract.dynamic.engines.simulator.tensor_memory import LANES as TENSOR_LANES
 from kcontract.dynamic.engines.simulator.values import Array
 from kcontract.dynamic.engines.simulator.waiting import waiting
+from kcontract.errors import KContractError
 
 #: Bytes that the CTAs simulated at once may take, by estimate; at least one cluster always runs.
 MEMORY = 1 << 29
 _MOST_THREADS = 1024
+#: Other contents of unwritten Tensor Memory than zeros: a NaN in float32, bfloat16 and float16, and large numbers.
+_FILLS = (0x7FFF7FFF, 0x4B4B4B4B)
 _AXES = {"x": 0, "y": 1, "z": 2}
 
 
@@ -37,7 +40,7 @@ class Grid:
     """One launch. ``extent`` counts CTAs, ``block`` threads, ``cluster`` CTAs of a cluster, along x, y, z.
 
     ``reported`` are faults that do not stop the launch: registers read before a wait, which the text of the program
-    shows and which change nothing in what the simulator computes; loads of Tensor Memory that nobody has written.
+    shows and which change nothing in what the simulator computes. ``fill`` is what unwritten Tensor Memory holds.
     """
 
     kernel: Kernel
@@ -49,15 +52,18 @@ class Grid:
     parameters: bytearray
     options: Options = field(default_factory=Options)
     output: list[str] = field(default_factory=list)
+    fill: int = 0
 
     def __post_init__(self) -> None:
         self.threads = self.block[0] * self.block[1] * self.block[2]
         self.cluster_size = self.cluster[0] * self.cluster[1] * self.cluster[2]
+        self.dynamic_bytes = self.shared_bytes
         self.shared_bytes += self.kernel.shared_static
         self.random = None if self.options.seed is None else np.random.default_rng(self.options.seed)
         self.shadow: GlobalShadow | None = None
         self.notes: set[str] = set()
         self.reported: list[Fault] = []
+        self.unwritten: list[Fault] = []
         self.visits = np.zeros(len(self.kernel.code), "i8")
         self._offsets = self._parameter_offsets()
         self._globals: dict[str, int] = {}
@@ -77,6 +83,40 @@ class Grid:
 
     def run(self) -> None:
         """Run all CTAs. Raises ``Fault`` and ``Unsupported`` with their place."""
+        look = self.options.checked and self.kernel.uses_tensor_memory
+        before = self.memory.contents() if look else {}
+        try:
+            self._run()
+        except KContractError:
+            self.reported += self.unwritten
+            raise
+        if self.unwritten and any(self._depends(before, fill) for fill in _FILLS):
+            fault = self.unwritten[0]
+            fault.message += "; what the launch writes depends on it"
+            raise fault
+
+    def _depends(self, before: dict[int, Array], fill: int) -> bool:
+        """Whether the launch writes something else where unwritten Tensor Memory holds ``fill``.
+
+        Triton's pipeliner loads Tensor Memory ahead of a loop that may not run, and drops what it has computed with
+        the value: that is no fault, and only another run can tell.
+        """
+        made = self.memory.contents()
+        self.memory.restore(before)
+        again = Grid(
+            self.kernel, self.extent, self.block, self.cluster, self.dynamic_bytes, self.memory.fresh(),
+            bytearray(self.parameters), self.options, fill=fill,
+        )  # fmt: skip
+        try:
+            again._run()
+        except KContractError:
+            return True
+        finally:
+            other = self.memory.contents()
+            self.memory.restore(made)
+        return not all(np.array_equal(made[start], other[start]) for start in before)
+
+    def _run(self) -> None:
         total = self.extent[0] * self.extent[1] * self.extent[2]
         if any(e % c for e, c in zip(self.extent, self.cluster, strict=True)):
             raise self._bad_launch(f"the grid {self.extent} is no multiple of the cluster {self.cluster}")
@@ -84,7 +124,9 @@ class Grid:
             raise self._bad_launch(f"a CTA has {self.threads} threads; 1 to {_MOST_THREADS} are allowed")
         if self.options.checked:
             for index, message in self.kernel.early_reads[:1]:
-                self.report(Fault("missing-wait", message), index)
+                fault = Fault("missing-wait", message)
+                self.kernel.located(fault, index)
+                self.reported.append(fault)
         ctas = min(self.options.lanes // self.threads, MEMORY // self.bytes_per_cta())
         per = max(ctas // self.cluster_size, 1) * self.cluster_size
         order = self._cluster_order(total)
@@ -108,11 +150,11 @@ class Grid:
     def _bad_launch(self, message: str) -> BaseException:
         return self.kernel.located(Fault("bad-launch", message))
 
-    def report(self, fault: Fault, index: int | None) -> None:
-        """Note a fault that the run survives, once an instruction."""
+    def note(self, fault: Fault, index: int | None) -> None:
+        """A load of Tensor Memory that nobody has written, once an instruction."""
         self.kernel.located(fault, index)
-        if (fault.kind, fault.line) not in ((f.kind, f.line) for f in self.reported):
-            self.reported.append(fault)
+        if fault.line not in [f.line for f in self.unwritten]:
+            self.unwritten.append(fault)
 
     def bytes_per_cta(self) -> int:
         """An upper estimate of what one CTA in execution takes: memories, registers, and in checked mode its shadow."""

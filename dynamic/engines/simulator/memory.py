@@ -101,6 +101,20 @@ class Global:
         self.add(name, start, data.nbytes)
         return start
 
+    def fresh(self) -> Global:
+        """The same buffers, not accessed yet."""
+        return Global([Region(r.name, r.start, r.size) for r in self.regions])
+
+    def contents(self) -> dict[int, Array]:
+        """A copy of the bytes of each buffer, by its address."""
+        return {r.start: everything("u1")[r.start - BASE : r.start - BASE + r.size].copy() for r in self.regions}
+
+    @staticmethod
+    def restore(contents: dict[int, Array]) -> None:
+        """Put back what ``contents`` gave."""
+        for start, data in contents.items():
+            everything("u1")[start - BASE : start - BASE + data.size] = data
+
     def bounds(self) -> tuple[Array, Array]:
         """Sorted start and end addresses of the buffers."""
         if self._starts is None or self._ends is None:

@@ -29,6 +29,8 @@ class TensorMemory:
         self.machine = machine
         count = len(machine.ctas)
         self.cells = np.zeros((count, COLUMNS, LANES), "u4")
+        if machine.grid.fill:
+            self.cells[:] = machine.grid.fill
         self.owner = np.zeros((count, COLUMNS), "i4")
         self.relinquished = np.zeros(count, bool)
         self.serial = 0

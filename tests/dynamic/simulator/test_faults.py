@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from faulty_ptx import CASES, Seeded
+from faulty_ptx import CASES, Seeded, mma
 
 from kcontract.dynamic.engines.base import Diagnosis, Record
 from kcontract.dynamic.engines.simulator.engine import SimulatorEngine
@@ -116,3 +116,35 @@ def test_a_missing_wait_for_registers_does_not_stop_the_run() -> None:
         )
         assert [d.kind for d in record.diagnoses] == kinds
         assert (out[:128] == 16.0).all()
+
+
+#: Tensor Memory that nobody has written is loaded, computed with, and carried through shared memory.
+_DROPPED = """tcgen05.wait::ld.sync.aligned;
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r30}, [%r16+16];
+tcgen05.wait::ld.sync.aligned;
+mul.f32 %r31, %r30, 0f40400000;
+st.shared.b32 [%r11+8192], %r31;
+bar.sync 0;
+ld.shared.b32 %r32, [%r11+8192];
+USE"""
+
+
+@pytest.mark.parametrize(
+    ("use", "kinds"),
+    [
+        ("setp.eq.f32 %p7, %r32, 0f3F800000;", []),
+        ("@%p3 add.f32 %r17, %r32, %r17;", []),
+        ("add.f32 %r17, %r32, %r17;", ["uninitialised-read"]),
+        ("setp.eq.f32 %p7, %r32, 0f00000000;\n@%p7 mov.b32 %r17, 0;", ["uninitialised-read"]),
+    ],
+)
+def test_unwritten_tensor_memory_may_be_loaded_if_its_value_is_dropped(use: str, kinds: list[str]) -> None:
+    text = Seeded("", "", mma().replace("tcgen05.wait::ld.sync.aligned;", _DROPPED.replace("USE", use))).text(False)
+    artifact = Artifact("k", Target.parse("sm_100"), ptx=text, metadata={"shared": 16384})
+    out = np.zeros(1024, "f4")
+    found = SimulatorEngine("sm_100", Options(checked=True)).run(
+        artifact, Launch((1, 1, 1)), {"in": np.zeros(1024, "u4"), "out": out}
+    )
+    assert [d.kind for d in found.diagnoses] == kinds
+    assert all("tcgen05.ld" in text.splitlines()[d.line - 1] for d in found.diagnoses)
+    assert kinds or (out[:128] == 16.0).all(), "the run that counts is the first one"
