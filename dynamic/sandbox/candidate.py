@@ -60,6 +60,7 @@ class Candidate:
                 raise UsageError("--engine gpu needs a CUDA device, and there is none; use sim:sm_90 or interpreter")
             self.target = "sm_{}{}".format(*torch.cuda.get_device_capability())
         self.limits = limits or Limits()
+        pool.zygote(self.kind, self.target)  # warms up meanwhile
         self.state: list[tuple[str, Any]] = []
         self.parameters: tuple[str, ...] = ()
         self.unset: tuple[str, ...] = ()
