@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
 from typing import Any
 
 
+@functools.cache
 def gates() -> dict[str, Callable[[Any], Any]]:
     """Gate ids with their ``check``, in the order they are run: REF-01 first, since it judges the judge; HON-01 last,
     since it reads what the others have seen."""
