@@ -18,8 +18,8 @@ _MOST_TILES = 2
 
 def check(bench: Bench) -> Found:
     """Each size in turn at 0, 1, 3, 7, 127, 129, a tile ± 1 and its own + 1, all at 1 and at odd sizes; then each data
-    argument transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged, nor is
-    a refusal of an inner size of 0. An axis whose own size is 1 is tried at 0, 2 and 3: with all axes like it, and
+    argument transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged; an inner
+    size of 0 only where the result is empty, and not refused. An axis whose own size is 1 is tried at 0, 2 and 3: with all axes like it, and
     where that fails, alone."""
     return bench.barred(GATE) or bench.verdict(GATE, (_trial(bench, s) for s in (*_sizes(bench), *_layouts(bench))))
 
@@ -37,8 +37,9 @@ def _trial(bench: Bench, sample: Sample) -> Trial:
     if _stands_alone(bench, sample):
         return Trial(sample, "it takes the other arguments to keep their size of 1", judged=False)
     refused = answer.failure is not None and answer.failure.kind == "raised" and answer.failure.exception != "Fault"
-    if refused and sample.label.endswith(" = 0") and sample.label != f"{next(iter(sample.dims))} = 0":
-        return Trial(sample, f"refuses {sample.label}", judged=False)
+    inner = sample.label.endswith(" = 0") and sample.label != f"{next(iter(sample.dims))} = 0"
+    if inner and (refused or (answer.failure is None and any(out.value.numel() for out in right.outputs))):
+        return Trial(sample, f"{sample.label}: refused, or a sum of nothing that each defines for itself", judged=False)
     said = f"refuses {sample.label} ({trial.reason})" if refused else f"wrong at {sample.label}: {trial.reason}"
     return replace(trial, reason=said)
 

@@ -245,7 +245,8 @@ def main(settings: Mapping[str, Any]) -> None:
     from kcontract.dynamic.sandbox import confine, watch, worker  # noqa: F401
 
     with watch.Operations(watch.Seen(), None):
-        torch.empty_like(torch.ones(1))  # the first one under a dispatch mode imports some 900 modules
+        torch.empty_like(torch.ones(1))
+    import torch._dynamo  # some 900 modules, which several operations on meta import; once here, not in each worker
     if not triton.knobs.runtime.interpret:
         triton.runtime.cache.triton_key()  # hashes all of Triton, once a process
     # what was imported so far may be cached beside its source; what a candidate imports may not
