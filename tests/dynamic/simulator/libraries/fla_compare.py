@@ -4,10 +4,10 @@ fla-core is distributed without its tests. The cases here are the small ones of 
 written anew: the test functions of ``tests/ops`` for gated linear attention, simple gated linear attention, linear
 attention, retention, the delta rules (plain, gated, KDA, Comba, IPLR), HGRN, gated slot attention, forgetting
 attention, log-linear attention and cumulative sums, and of ``tests/modules`` for norms; of each its two shortest
-sequence lengths and two narrowest heads. Sizes, element types, how inputs are drawn, initial states, what is compared
-with what (another operator of the library, or its naive function) and the errors allowed are those of the published
-tests; the comparison is the library's own ``assert_close``. The published files are of several dates, and a few names
-and defaults have changed since: the operators are those of fla-core 0.6.0.
+sequence lengths and its narrowest head, in every other variation. Sizes, element types, how inputs are drawn, initial
+states, what is compared with what (another operator of the library, or its naive function) and the errors allowed are
+those of the published tests; the comparison is the library's own ``assert_close``. The published files are of several
+dates, and a few names and defaults have changed since: the operators are those of fla-core 0.6.0.
 
     kcontract run --engine sim:sm_90 --max-configs 1 -- python -m pytest -q -p public_tests --record OUT.jsonl \\
         --most 99 tests/dynamic/simulator/libraries/fla_published_*.py

@@ -36,7 +36,7 @@ def test_gla_fused_recurrent() -> None:
     compare(state(fused_recurrent_gla), state(naive_recurrent_gla), gla_inputs(1, 63, 1, 64, F32))
 
 
-@pytest.mark.parametrize("offsets", [[0, 15], [0, 256, 500, 1000]])
+@pytest.mark.parametrize("offsets", [[0, 15]])
 def test_gla_fused_recurrent_varlen(offsets: list[int]) -> None:
     from fla.ops.gla import fused_recurrent_gla
     from fla.ops.gla.naive import naive_recurrent_gla
@@ -45,7 +45,7 @@ def test_gla_fused_recurrent_varlen(offsets: list[int]) -> None:
     compare(state(fused_recurrent_gla, cu_seqlens=packed(offsets)), pieces(state(naive_recurrent_gla), offsets), inputs)
 
 
-@pytest.mark.parametrize(("b", "t", "h", "d"), [(1, 63, 1, 64), (1, 64, 2, 320)])
+@pytest.mark.parametrize(("b", "t", "h", "d"), [(1, 63, 1, 64)])
 def test_gla_chunk(b: int, t: int, h: int, d: int) -> None:
     from fla.ops.gla import fused_recurrent_gla
 
@@ -80,7 +80,7 @@ def simple_inputs(b: int, t: int, d: int, dtype: torch.dtype, gate: float, state
 
 
 @pytest.mark.parametrize("t", [1, 15])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("scale", [1, 0.1])
 @pytest.mark.parametrize("gate", [1, 0.1, 10])
 def test_simple_gla_fused_recurrent(t: int, d: int, scale: float, gate: float) -> None:
@@ -93,7 +93,7 @@ def test_simple_gla_fused_recurrent(t: int, d: int, scale: float, gate: float) -
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("scale", [1, 0.1])
 def test_simple_gla_fused_recurrent_varlen(d: int, scale: float) -> None:
     from fla.ops.simple_gla import fused_recurrent_simple_gla
@@ -108,7 +108,7 @@ def test_simple_gla_fused_recurrent_varlen(d: int, scale: float) -> None:
 
 
 @pytest.mark.parametrize("t", [1, 15])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("scale", [1, 0.1])
 @pytest.mark.parametrize("gate", [1, 0.1, 10])
 def test_simple_gla_chunk(t: int, d: int, scale: float, gate: float) -> None:
@@ -119,7 +119,7 @@ def test_simple_gla_chunk(t: int, d: int, scale: float, gate: float) -> None:
 
 
 @pytest.mark.parametrize("t", [1, 15])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("gate", [1, 0.1, 10])
 def test_simple_gla_parallel(t: int, d: int, gate: float) -> None:
     from fla.ops.simple_gla import fused_recurrent_simple_gla, parallel_simple_gla
@@ -135,7 +135,7 @@ def test_simple_gla_parallel(t: int, d: int, gate: float) -> None:
 
 
 @pytest.mark.parametrize("t", [64, 128])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 def test_linear_attn_fused_recurrent(t: int, d: int) -> None:
     from fla.ops.linear_attn import fused_recurrent_linear_attn
     from fla.ops.linear_attn.naive import naive_chunk_linear_attn
@@ -149,7 +149,7 @@ def test_linear_attn_fused_recurrent(t: int, d: int) -> None:
 
 
 @pytest.mark.parametrize("t", [64, 128])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("form", ["chunk", "fused_chunk"])
 def test_linear_attn_chunk(t: int, d: int, form: str) -> None:
     from fla.ops import linear_attn
@@ -170,7 +170,7 @@ def test_linear_attn_chunk(t: int, d: int, form: str) -> None:
 
 
 @pytest.mark.parametrize("t", [1, 15])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_retention_chunk(t: int, d: int, ratio: int) -> None:
     from fla.ops.retention import chunk_retention, fused_recurrent_retention
@@ -180,7 +180,7 @@ def test_retention_chunk(t: int, d: int, ratio: int) -> None:
     compare(state(chunk_retention), state(fused_recurrent_retention), inputs)
 
 
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 def test_retention_chunk_varlen(d: int) -> None:
     from fla.ops.retention import chunk_retention, fused_recurrent_retention
 
@@ -190,7 +190,7 @@ def test_retention_chunk_varlen(d: int) -> None:
 
 
 @pytest.mark.parametrize("t", [1, 15])
-@pytest.mark.parametrize("d", [32, 64])
+@pytest.mark.parametrize("d", [32])
 @pytest.mark.parametrize("ratio", [1, 2])
 def test_retention_parallel(t: int, d: int, ratio: int) -> None:
     from fla.ops.retention import parallel_retention

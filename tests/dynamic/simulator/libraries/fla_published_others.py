@@ -70,8 +70,8 @@ def slots(f: Callable[..., Any], turned: bool = False) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("t", [1, 7])
-@pytest.mark.parametrize("d", [50, 64])
-@pytest.mark.parametrize("m", [32, 64])
+@pytest.mark.parametrize("d", [50])
+@pytest.mark.parametrize("m", [32])
 def test_gsa_fused_recurrent(t: int, d: int, m: int) -> None:
     from fla.ops.gsa import fused_recurrent_gsa
     from fla.ops.gsa.naive import naive_recurrent_gsa
@@ -80,7 +80,7 @@ def test_gsa_fused_recurrent(t: int, d: int, m: int) -> None:
 
 
 @pytest.mark.parametrize("t", [1, 7])
-@pytest.mark.parametrize("d", [50, 64])
+@pytest.mark.parametrize("d", [50])
 @pytest.mark.parametrize("gate", [1, 0.05, 20])
 def test_gsa_chunk(t: int, d: int, gate: float) -> None:
     from fla.ops.gsa import chunk_gsa, fused_recurrent_gsa
@@ -163,7 +163,7 @@ class Scaled(torch.nn.Module):
         return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True)))
 
 
-@pytest.mark.parametrize("d", [50, 64])
+@pytest.mark.parametrize("d", [50])
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_layernorm(d: int, affine: bool, bias: bool) -> None:
@@ -173,7 +173,7 @@ def test_layernorm(d: int, affine: bool, bias: bool) -> None:
     same_module(*both, randn(2, 2, 512, d))
 
 
-@pytest.mark.parametrize("d", [64, 128])
+@pytest.mark.parametrize("d", [64])
 @pytest.mark.parametrize("groups", [1, 4])
 def test_groupnorm(d: int, groups: int) -> None:
     from fla.modules import GroupNorm
@@ -185,14 +185,14 @@ def test_groupnorm(d: int, groups: int) -> None:
     same_module(GroupNorm(groups, d, bias=True), Reference(groups, d), randn(2, 512, d))
 
 
-@pytest.mark.parametrize("shape", [(2, 2, 512, 50), (2, 2, 512, 64), (1, 128), (2, 128), (1, 256), (2, 256)])
+@pytest.mark.parametrize("shape", [(2, 2, 512, 50), (1, 128), (2, 128)])
 def test_rmsnorm(shape: tuple[int, ...]) -> None:
     from fla.modules import RMSNorm
 
     same_module(RMSNorm(shape[-1], eps=0), Scaled(shape[-1]), randn(*shape))
 
 
-@pytest.mark.parametrize("shape", [(1, 128), (2, 128), (1, 256), (2, 256)])
+@pytest.mark.parametrize("shape", [(1, 128), (2, 128)])
 def test_layernorm_few_rows(shape: tuple[int, ...]) -> None:
     from fla.modules import LayerNorm
 
@@ -201,7 +201,7 @@ def test_layernorm_few_rows(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 16])
-@pytest.mark.parametrize("d", [50, 64])
+@pytest.mark.parametrize("d", [50])
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_norm_linear(n: int, d: int, kind: str) -> None:
     from fla.modules import LayerNormLinear, RMSNormLinear
