@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kcontract.dynamic import certificates, explain
+from kcontract.dynamic import certificates, evidence, explain
 from kcontract.dynamic.engines import records
 from kcontract.dynamic.gates import gates
 from kcontract.dynamic.gates.bench import WRONG, Bench, Found
@@ -68,15 +68,17 @@ def verify(
     problem: Problem, *, engine: str = "gpu", only: Sequence[str] = (), floor: bool = False, dtype: str | None = None,
     seed: int = 0, thorough: bool = False, limits: Limits | None = None, dims: Mapping[str, int] | None = None,
     progress: Callable[[str], None] = lambda text: None, candidate: Candidate | None = None,
-    verdicts: Path | None = None,
+    verdicts: Path | None = None, sanitizers: Sequence[str] = (),
 ) -> Result:  # fmt: skip
     """Verify one problem.
 
     ``candidate`` is a process already started for it (a warm one), else one is made. ``dims`` are the working sizes
-    (default: inferred). ``verdicts`` is a folder of earlier verdicts, None for none. Raises ``InputError`` where the
-    problem cannot be loaded, ``UsageError`` for unknown gates or engines.
+    (default: inferred). ``verdicts`` is a folder of earlier verdicts, None for none. ``sanitizers`` are tools that give
+    extra evidence (``evidence.TOOLS``). Raises ``InputError`` where the problem cannot be loaded, ``UsageError`` for
+    unknown gates, engines or tools.
     """
     start = time.monotonic()
+    tools = evidence.chosen(sanitizers, engine)
     wanted = chosen(only, floor)
     if dtype is not None and dtype not in DTYPES:
         raise UsageError(f"--dtype is {dtype!r}; write one of {', '.join(DTYPES)}")
@@ -104,14 +106,18 @@ def verify(
         found = {gate: _elsewhere(f) if astray and gate != _MEMORY else f for gate, f in found.items()}
         said = kept or tuple(_joined(gate, static.get(gate), found.get(gate), bench, told) for gate in wanted)
         findings = tuple(reader.findings())
+        shown = said
+        for tool in tools:
+            bench.progress(tool)
+            shown = _weighed(shown, evidence.look(bench, tool), bench)
     report = Report(
         kernel=problem.name,
         target=candidate.target,
         key=reader.key,
         ruleset=reader.ruleset,
         findings=findings,
-        verdicts=said,
-        errors=tuple(f"{v.gate}: {v.reason}" for v in said if v.status is Status.ERROR),
+        verdicts=shown,
+        errors=tuple(f"{v.gate}: {v.reason}" for v in shown if v.status is Status.ERROR),
         origin=problem.candidate.path,
         seconds=time.monotonic() - start,
     )
@@ -232,6 +238,17 @@ def _elsewhere(found: Found) -> Found:
     reason = f"it touches memory that it does not own, see {_MEMORY}"
     verdict = replace(found.verdict, status=Status.UNDECIDED, basis=Basis.NONE, reason=reason)
     return replace(found, verdict=verdict, witness=None)
+
+
+def _weighed(said: tuple[Verdict, ...], seen: evidence.Evidence, bench: Bench) -> tuple[Verdict, ...]:
+    """The verdicts with what one tool saw: a fault fails its gate, unless that has failed; else it is a note."""
+    if not seen.fault:
+        bench.notes.append(seen.note)
+        return said
+    fails = Verdict(seen.gate, Status.FAIL, Basis.OBSERVED, seen.fault, engine=bench.engine)
+    if seen.gate not in {v.gate for v in said}:
+        return (*said, fails)
+    return tuple(fails if v.gate == seen.gate and v.status is not Status.FAIL else v for v in said)
 
 
 def _joined(gate: str, static: Verdict | None, found: Found | None, bench: Bench, told: str) -> Verdict:

@@ -51,8 +51,9 @@ class Candidate:
     """One candidate on one engine. Not for use from several threads."""
 
     def __init__(
-        self, entry: Entry, engine: str, *, init: Sequence[Any] = (), seed: int = 0, limits: Limits | None = None
-    ) -> None:
+        self, entry: Entry, engine: str, *, init: Sequence[Any] = (), seed: int = 0, limits: Limits | None = None,
+        tool: str = "",
+    ) -> None:  # fmt: skip
         self.entry, self.init, self.seed = entry, tuple(init), seed
         self.kind, self.target = engine_parts(engine)
         if self.kind == "gpu":
@@ -60,7 +61,8 @@ class Candidate:
                 raise UsageError("--engine gpu needs a CUDA device, and there is none; use sim:sm_90 or interpreter")
             self.target = "sm_{}{}".format(*torch.cuda.get_device_capability())
         self.limits = limits or Limits()
-        pool.zygote(self.kind, self.target)  # warms up meanwhile
+        self._own = pool.Zygote(self.kind, self.target, tool) if tool else None  # a process under a tool is not shared
+        self._warm()  # warms up meanwhile
         self.state: list[tuple[str, Any]] = []
         self.parameters: tuple[str, ...] = ()
         self.unset: tuple[str, ...] = ()
@@ -94,6 +96,21 @@ class Candidate:
         """Kill the process and all it started; remove its folder."""
         self._kill()
         self.folder.cleanup()
+        if self._own is not None:
+            self._own.close()
+
+    def _warm(self) -> pool.Zygote:
+        return self._own or pool.zygote(self.kind, self.target)
+
+    def report(self) -> str:
+        """End the process; what the tool that it ran under has written."""
+        if self._link is not None:
+            self._link.close()  # it ends by itself, and the tool with it
+            self._link = None
+        if self._process is not None:
+            self._process.wait(60)
+        self._kill()
+        return self._own.report() if self._own is not None else ""
 
     def forget(self) -> None:
         """End the process; the next call starts one whose parameters are as its own initialisation draws them."""
@@ -120,8 +137,7 @@ class Candidate:
             "limits": asdict(self.limits),
         }
         try:
-            warm = pool.zygote(self.kind, self.target)
-            self._process = warm.spawn(settings, theirs.fileno(), readonly, self._outputs.handle, writing)
+            self._process = self._warm().spawn(settings, theirs.fileno(), readonly, self._outputs.handle, writing)
         finally:
             theirs.close()
             for handle in (readonly, writing):

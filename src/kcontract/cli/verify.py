@@ -20,6 +20,7 @@ EXAMPLES = """examples:
   kcontract verify kernels.py                             every function with @kcontract.contract
   kcontract verify solution.json --reference definition.json   flashinfer-bench
   kcontract verify kernel.py --engine sim:sm_90 --gates CMP-01,EXC-01
+  kcontract verify kernel.py --sanitizer memcheck         with one more run under compute-sanitizer
   kcontract verify kernel.py --floor --json               the tolerance-free core, one JSON object a line
   kcontract verify --serve /tmp/kcontract.sock            a warm service, for
   kcontract verify --connect /tmp/kcontract.sock kernel.py
@@ -55,6 +56,10 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds a call of the candidate may take")
     parser.add_argument("--memory", type=float, metavar="GIB", help="memory the candidate's processes may take")
+    parser.add_argument(
+        "--sanitizer", action="append", default=[], metavar="TOOL,...",
+        help="extra evidence on a GPU: memcheck, initcheck, racecheck, synccheck (compute-sanitizer), consan (Triton)",
+    )  # fmt: skip
     parser.add_argument("--no-cache", action="store_true", help="run also what was verified before")
     parser.add_argument("--json", action="store_true", help="JSON lines: findings, verdicts, errors, witnesses")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
@@ -84,10 +89,13 @@ def main(args: argparse.Namespace) -> int:
     if not 0 <= args.seed < 2**31:
         raise UsageError(f"--seed is {args.seed}; give a number from 0 to 2^31 - 1")
     torch_is_there()
+    from kcontract.dynamic import evidence
     from kcontract.dynamic.problems.load import load
 
-    problems = load(args.path, args.reference, args.candidate)
     engine = args.engine or default_engine()
+    evidence.chosen(args.sanitizer, engine)
+
+    problems = load(args.path, args.reference, args.candidate)
     statuses = [show(one(args, problem, engine), args, engine) for problem in problems]
     return next((status for status in (1, 3) if status in statuses), 0)
 
@@ -110,6 +118,7 @@ def one(args: argparse.Namespace, problem: Any, engine: str) -> Result:
             limits=limits(args.timeout, args.memory),
             progress=progress,
             verdicts=None if args.no_cache else certificates.folder(),
+            sanitizers=args.sanitizer,
         )
     finally:
         done()
