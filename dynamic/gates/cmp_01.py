@@ -155,7 +155,7 @@ def _moved(was: Expected, now: Expected) -> bool:
     """Whether what is right differs by more than its bounds."""
     for a, b in zip(was.outputs, now.outputs, strict=False):
         if a.value.shape != b.value.shape:
-            return b.value.numel() <= 16 * max(a.value.numel(), 1)
+            return bool(b.value.numel() <= 16 * max(a.value.numel(), 1))
         if bool(((a.value.double() - b.value.double()).abs() > a.bound + b.bound).any()):
             return True
     return len(was.outputs) != len(now.outputs)

@@ -18,9 +18,9 @@ _MOST_TILES = 2
 
 def check(bench: Bench) -> Found:
     """Each size in turn at 0, 1, 3, 7, 127, 129, a tile ± 1 and its own + 1, all at 1 and at odd sizes; then each data
-    argument transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged; an inner
-    size of 0 only where the result is empty, and not refused. An axis whose own size is 1 is tried at 0, 2 and 3: with all axes like it, and
-    where that fails, alone."""
+    argument transposed, sliced, strided, misaligned and expanded. What the reference cannot take is not judged; an
+    inner size of 0 only where the result is empty, and not refused. An axis whose own size is 1 is tried at 0, 2 and
+    3: with all axes like it, and where that fails, alone."""
     return bench.barred(GATE) or bench.verdict(GATE, (_trial(bench, s) for s in (*_sizes(bench), *_layouts(bench))))
 
 

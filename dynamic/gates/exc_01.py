@@ -58,7 +58,7 @@ def draws(bench: Bench) -> Iterator[Sample]:
             yield sample
     if (odd := bench.uneven(GATE, "NaN")) is not None and first:
         at = next(k for k, a in enumerate(bench.spec.arguments) if a.name == first)
-        last = odd.inputs[at].detach().clone()
+        last = odd.inputs[at].detach().clone(memory_format=torch.contiguous_format)
         last.view(-1)[-1:] = float("nan")
         yield with_inputs(odd, at, last, f"{first} nan in the last place at odd sizes")
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from kcontract.dynamic.inputs import Role
-from kcontract.dynamic.problems.infer import infer
+from kcontract.dynamic.inputs import Role, build
+from kcontract.dynamic.problems.infer import infer, is_random
 from kcontract.errors import InputError
 
 NN = torch.nn
@@ -78,3 +78,34 @@ def test_numbers_are_passed_as_they_are():
 def test_a_reference_that_fails_on_its_own_inputs_is_said_so():
     with pytest.raises(InputError, match="fails on its own inputs: RuntimeError"):
         spec(torch.matmul, torch.rand(3, 4), torch.rand(5, 6))
+
+
+def test_a_reference_is_random_where_its_runs_differ():
+    x = torch.rand(4, 8)
+    drop = torch.nn.functional.dropout
+    assert is_random(NN.Dropout(0.5), (x,)) and is_random(torch.bernoulli, (x,))
+    assert not is_random(NN.Dropout(0.5).eval(), (x,)) and not is_random(NN.Dropout(0.0), (x,))
+    assert not is_random(lambda x: drop(x, 0.5, training=False), (x,))
+
+    def seeded(x):
+        torch.manual_seed(3)
+        return x + torch.rand(x.shape)
+
+    assert not is_random(seeded, (x,))
+    state = torch.get_rng_state()
+    assert is_random(lambda x: x * float(torch.rand(())), (x,))  # cannot be run without data
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_axes_of_size_1_move_with_those_in_their_place():
+    add, _ = spec(torch.add, torch.rand(1, 8), torch.rand(1, 8))
+    assert add.dims["batch"] == 1 and add.arguments[0].shape[0] == add.arguments[1].shape[0] == "batch"
+    bias, _ = spec(torch.add, torch.rand(1, 4, 8), torch.rand(1, 4, 1))
+    assert bias.arguments[0].shape[0] == "batch" and bias.arguments[1].shape == (1, "length", 1)
+
+
+def test_a_mask_moves_with_its_input():
+    found, _ = spec(lambda x, m: x.masked_fill(m, 0.0), torch.rand(4, 8), torch.ones(4, 8, dtype=torch.bool).tril())
+    assert found.arguments[1].role is Role.GIVEN and found.arguments[1].shape == ("batch", "width")
+    moved = build(found.with_dims({"batch": 6, "width": 3}), 0)[1]
+    assert moved.shape == (6, 3) and bool(moved[:, 0].all())
