@@ -25,7 +25,7 @@ import torch
 
 from kcontract.dynamic import results
 from kcontract.dynamic.engines.records import sentence
-from kcontract.dynamic.sandbox import channel, confine, watch
+from kcontract.dynamic.sandbox import channel, confine, marks, watch
 from kcontract.dynamic.sandbox import seal as seals
 from kcontract.dynamic.sandbox.seal import seal
 
@@ -92,7 +92,7 @@ class Worker:
         module = importlib.util.module_from_spec(spec)
         sys.modules[_MODULE] = module
         init = channel.plain(torch, request["init"])
-        look = self.look = seal([channel, results, seals, watch, sys.modules[__name__]], self.launcher)
+        look = self.look = seal([channel, marks, results, seals, watch, sys.modules[__name__]], self.launcher)
         try:
             spec.loader.exec_module(module)
             torch.manual_seed(int(request["seed"]))
@@ -196,7 +196,7 @@ class Worker:
             self._synchronize(away)
         finally:
             self.replaced.update(dict.fromkeys(look()))
-            names = _kernels(profiler)
+            names = marks.kernels(profiler)
             self.launches.seen, self.launches.suppress = None, False
         seconds = time.perf_counter() - start
         parts = list(results.leaves(result))
@@ -206,7 +206,7 @@ class Worker:
             "outputs": [{**self._output(t, tensors), "number": kind == "number"} for t, kind in returned],
             "parts": [results.kind(part)[:64] for part in parts[:4096]],
             "grads": [[None if g is None else self._output(g, tensors) for g in each] for each in grads],
-            "changed": [k for k, t in tensors if not late and _differs(t, before[k])],
+            "changed": [k for k, t in tensors if not late and marks.differs(t, before[k])],
             "borders": [
                 k for k, (_, a) in enumerate(pairs) if a is not None and watch.overrun(a, placement.partition(":")[2])
             ],
@@ -217,7 +217,7 @@ class Worker:
             "sizes": seen.sizes[:512],
             "casts": seen.casts[:512],
             "twins": seen.twins(outputs),
-            "meeting": _meeting(outputs),
+            "meeting": marks.meeting(outputs),
             "kernels": names,
             "own": [watch.storage_of(t) for t in self._parameters()],
             "stream": self._stream(away),
@@ -370,49 +370,6 @@ class Worker:
     def _stream(self, away: Any) -> int:
         where = away if away is not None and away.type == "cuda" else None
         return int(torch.cuda.current_stream(where).cuda_stream) if self.on_gpu else 0
-
-
-def _kernels(profiler: Any) -> list[str]:
-    """Names of the device kernels that ran, each once; one of torch's own at least, unless the device tells nothing."""
-    if profiler is None:
-        return []
-    torch.ones(1, device="cuda")
-    torch.cuda.synchronize()
-    profiler.stop()
-    return sorted({e.name[:200] for e in profiler.events() if e.device_type is torch.profiler.DeviceType.CUDA})[:256]
-
-
-def _meeting(outputs: Sequence[Any]) -> list[tuple[int, int]]:
-    """Pairs of outputs that have an element in common; two views of one buffer need not."""
-    places = [watch.storage_of(t) if t.numel() else 0 for t in outputs]
-    return [
-        (k, j)
-        for j, place in enumerate(places)
-        for k in range(j)
-        if place and place == places[k] and _meet(outputs[k], outputs[j])
-    ]
-
-
-def _meet(a: Any, b: Any) -> bool:
-    if a.dtype is not b.dtype or a.layout is not torch.strided:
-        return True
-    marks = torch.zeros(a.untyped_storage().nbytes() // a.itemsize, dtype=torch.bool)
-    one, two = (
-        marks.as_strided([s if step else 1 for s, step in zip(t.shape, t.stride(), strict=True)], t.stride(),
-                         t.storage_offset()) for t in (a, b)
-    )  # fmt: skip
-    one.fill_(True)
-    return bool(two.any())
-
-
-def _differs(now: Any, before: Any) -> bool:
-    if now.device.type == "meta" or now.numel() == 0:
-        return False
-    return not torch.equal(_bits(now.detach()), _bits(before))
-
-
-def _bits(tensor: Any) -> Any:
-    return tensor.contiguous().unsqueeze(-1).view(torch.uint8).reshape(-1)  # a lone element may have any stride
 
 
 def _size(around: Any) -> str:
