@@ -48,7 +48,7 @@ def unfit(answer: Answer) -> str:
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same bytes."""
     one, two = (t.contiguous().unsqueeze(-1).view(torch.uint8) for t in (a, b))
-    return torch.equal(one, two)
+    return bool(torch.equal(one, two))
 
 
 def sentence(c: Comparison) -> str:
