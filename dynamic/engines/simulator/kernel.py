@@ -27,6 +27,8 @@ from kcontract.ir.ptx import Function, Program, Variable, parse
 #: Bytes of shared memory a CTA, of local memory a thread and of parameters a kernel (CUDA C++ Programming Guide 13,
 #: "Technical Specifications per Compute Capability" and "__global__ Parameters").
 _MOST_SHARED, _MOST_LOCAL, _MOST_PARAMETERS = 227 << 10, 512 << 10, 32764
+#: How many instructions on registers take the time of one on memory, where there are few threads.
+_MEMORY = 16
 BlockFunction = Callable[[Strand], "int | None"]
 _FILE = "<simulated {}>"
 
@@ -81,8 +83,15 @@ class Kernel:
 
     @functools.cached_property
     def sizes(self) -> list[int]:
-        """Instructions of each block, at least 1."""
-        return [max(b - a, 1) for a, b in self.first]
+        """Instructions of each block."""
+        return [b - a for a, b in self.first]
+
+    @functools.cached_property
+    def weights(self) -> list[int]:
+        """What a run of each block takes beside one instruction on registers; at least 1."""
+        instructions = self.function.instructions
+        each = [_MEMORY if i.opcode in ("ld", "st", "atom", "red", "cp") else 1 for i in instructions]
+        return [max(sum(each[a:b]), 1) for a, b in self.first]
 
     @functools.cached_property
     def early_reads(self) -> list[tuple[int, str]]:

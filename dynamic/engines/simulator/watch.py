@@ -91,8 +91,10 @@ class Watch:
         """Give up on a batch that has run for longer than its patience."""
         machine = self.machine
         self._rest()
-        sizes = machine.kernel.sizes
-        work = float(np.dot(machine.runs, sizes)) * _RUN + float(np.dot(machine.visits, sizes)) * _THREAD
+        kernel = machine.kernel
+        work = (
+            float(np.dot(machine.runs, kernel.weights)) * _RUN + float(np.dot(machine.visits, kernel.sizes)) * _THREAD
+        )
         if self.version != machine.version:
             self.version, self.since = machine.version, work
         patience = machine.grid.options.patience
@@ -104,7 +106,7 @@ class Watch:
             "endless-loop",
             f"threads have run for an estimated {what}; if that is meant, set {VARIABLE}=patience={4 * patience:g}",
         )
-        raise machine.kernel.located(fault, machine.kernel.first[block][0])
+        raise kernel.located(fault, kernel.first[block][0])
 
 
 def _same_threads(a: Strand, b: Strand) -> bool:
