@@ -124,6 +124,8 @@ class Zygote:
     def close(self) -> None:
         """End it and all below it."""
         self._control.close()
+        if not self._warm:
+            self._process.kill()  # it has forked nobody yet, and may still be importing
         try:
             self._process.wait(15)
         except subprocess.TimeoutExpired:
