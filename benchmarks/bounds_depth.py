@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+
+sys.path.insert(0, str(Path(__file__).parent))
+import bounds
+import bounds_eager as eager
 
 from kcontract.dynamic import oracle
 
@@ -144,15 +149,48 @@ def cases(only: str) -> Iterator[tuple[str, int]]:
             yield from ((family, depth) for depth in depths)
 
 
+def honest(tally: bounds.Tally, seed: int) -> None:
+    """torch's own kernels at every family and some depths: float32; float16 and bfloat16 in float32 and rounded once,
+    and each step in half; outputs and all gradients."""
+    for family, (_, _, depths) in FAMILIES.items():
+        for depth in depths[1:4]:
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
+                module, inputs = make(family, depth, seed, dtype)
+                ways = [("fused", oracle.Accumulation.fp32(), *eager.widened(module, inputs))]
+                if dtype in eager.HALF:
+                    half = oracle.form_of(eager.HALF[dtype])
+                    model = oracle.Accumulation.fp32().split(32, half).stepwise(half)
+                    ways.append(("eager", model, module, inputs))
+                for way, model, candidate, values in ways:
+                    told = oracle.run(module, inputs, model=model, grads=True, seed=seed)
+                    upstream = tuple(u.to(values[0].dtype) for u in told.upstream)
+                    found = eager.eager(candidate, values, upstream)
+                    for part, results, expected in (
+                        ("forward", found[0], list(told.outputs)),
+                        ("backward", found[1], list(told.grads.values())),
+                    ):
+                        results = [r.detach().to(e.dtype) for r, e in zip(results, expected, strict=True)]
+                        label = f"{family} {depth}/{str(dtype)[6:]}/{way}/{part}"
+                        compared = [oracle.compare(r, e) for r, e in zip(results, expected, strict=True)]
+                        tally.add(f"{label} seed {seed}", label, compared, expected, results, told.longest, results)
+
+
 def main() -> None:
     """Print one line a case; ``--json`` also writes the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--grads", action="store_true", help="the input's gradient in place of the output")
+    parser.add_argument("--honest", type=int, default=0, help="this many seeds of honest runs in place of the table")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.honest:
+        tally = bounds.Tally()
+        for seed in range(args.seed, args.seed + args.honest):
+            honest(tally, seed)
+            bounds.show(f"deep, seeds {args.seed} to {seed}", tally)
+        return
     figures = {}
     for family, depth in cases(args.only):
         found = figures[f"{family} {depth}"] = measure(family, depth, args.seed, args.grads)

@@ -7,17 +7,20 @@ multiplies by 3 to 20 a normalisation: LayerNorm, whose true Jacobian keeps a ra
 
 Here each operation's own error, from the same rules, is λ times added to its result with a random sign, in all later
 ones by the reference's own arithmetic, forward and backward. Each run has a mirror with all signs turned: a choice
-within reach of its own operand's error falls the other way in one of them. It samples: a bound is the largest of few
+within reach of its operand's error falls the other way in one of them; 16-bit steps make many, whose jumps grow with
+the root of the noise only: there a spread counts twice. It samples: a bound is the largest of few
 spreads, at least their root mean square along the last axis. It sharpens no index, and no worst-case model.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.mode import BoundMode
@@ -27,19 +30,25 @@ from kcontract.dynamic.oracle.tables import Err, either
 PAIRS = 4
 POOL = 65521
 """Random signs kept (a prime: no axis has it as a period); larger tensors repeat them."""
+FINE = 2.0**-40
+"""Below this roundoff, float64 values do not show how they round."""
+COARSE = 2.0**-12
 LOOSE = 4096.0
 WORTHLESS = 0.25
 BETTER = 4.0
 FEW = 8
 UNDERFLOWS = 64
+STEPS = frozenset({"floor", "ceil", "round", "trunc", "sign", "sgn", "_local_scalar_dense"})
 FORMULA = "largest spread of 8 runs, each local error times λ"
 
 
 class Perturbed(BoundMode):
-    """A run whose results are each off by λ times their own error: sign·i for the independent part; for the systematic
-    one all signs alike, the value's signs and random ones together, alike for all operations of one name.
+    """A run whose results are each off by λ times their own error: the independent part with random signs and, beside
+    them, signs that equal values share (they round alike); the systematic part with all signs alike, the value's signs
+    and random ones together, alike for all operations of one name.
 
-    ``mirror`` turns all signs. Tables hold only what is undetermined.
+    ``mirror`` turns all signs. Tables hold only what is undetermined. ``choices`` is a digest of all whole numbers
+    and steps: where two runs differ in it, errors decided a choice.
     """
 
     def __init__(self, model: Accumulation, matrix_units: bool, seed: int, mirror: bool) -> None:
@@ -49,9 +58,20 @@ class Perturbed(BoundMode):
         generator = torch.Generator().manual_seed(seed)
         self._signs = torch.randint(0, 2, (POOL,), generator=generator, dtype=torch.float64).mul_(2).sub_(1)
         self._common: dict[str, tuple[int, int]] = {}
+        self.choices = 0.0
+        self._made: dict[int, StorageWeakRef] = {}
+
+    def computed(self, t: Tensor) -> bool:
+        return t.untyped_storage()._cdata in self._made
 
     def keep(self, value: Tensor, err: Err) -> Err:
         """Put the error of ``value`` into it."""
+        if self.model.u_operand:
+            storage = value.untyped_storage()
+            self._made[storage._cdata] = StorageWeakRef(storage)  # keeps its key from reuse
+        if not value.is_floating_point() or self.current in STEPS:
+            weights = torch.arange(1, value.numel() + 1, dtype=torch.float64, device=value.device).sqrt_()
+            self.choices = self.choices * 0.75 + float(weights.mul_(value.reshape(-1)).sum().nan_to_num(0.5))
         if not value.is_floating_point():
             return err
         c, i = (self._of_zeros(value, part) for part in (err.c, err.i))
@@ -59,10 +79,19 @@ class Perturbed(BoundMode):
             one, own = self._shared(self.current)
             c = self._draw(value).add(one).add_(value.sign(), alpha=own).mul_(c)
         if i is not None:
-            value.addcmul_(self._draw(value), i, value=self._size)
+            signs = self._draw(value)
+            rounding = max(self.u, self.model.u_step)
+            if rounding > FINE:
+                signs = self._alike(value, rounding).add_(signs, alpha=0.5)  # never 0
+            value.addcmul_(signs, i, value=self._size)
         if c is not None:
             value.add_(c, alpha=self._size)
         return Err(None, None, err.und)
+
+    def _alike(self, value: Tensor, u: float) -> Tensor:
+        """Signs that equal values share: which way each would round, were the grid of roundoff ``u`` shifted a bit."""
+        place = torch.frexp(value).mantissa.abs_().div_(u).add_(self._random.random())
+        return place.frac_().sub_(0.5).sign_().mul_(value.sign())
 
     def _of_zeros(self, value: Tensor, part: Tensor | None) -> Tensor | None:
         """An error without that of underflow where the result is 0, which then no kernel makes negative."""
@@ -99,9 +128,17 @@ def loose(model: Accumulation, value: Tensor, bound: Tensor, undetermined: Tenso
     size, or not at all."""
     if not value.is_floating_point() or not value.numel():
         return False
-    size = value.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()
     limit = min(LOOSE * max(model.u, model.u_step, model.u_factor), WORTHLESS)
-    return float(((bound > size * limit) | undetermined).double().mean()) > 0.25
+    far = (bound > _size(value) * limit).logical_or_(undetermined)
+    return bool(int(torch.count_nonzero(far)) > 0.25 * value.numel())
+
+
+def _size(value: Tensor) -> float:
+    """The root mean square of the finite elements (of all as if finite)."""
+    size = float(torch.linalg.vector_norm(value))
+    if not math.isfinite(size):
+        size = float(torch.linalg.vector_norm(value.nan_to_num(0.0, 0.0, 0.0)))
+    return size / math.sqrt(value.numel())
 
 
 class _Spread:
@@ -129,7 +166,7 @@ def spreads(
     again: Callable[[BoundMode], Sequence[tuple[Tensor, Tensor | None]]],
     values: Sequence[Tensor],
     bounds: Sequence[tuple[Tensor, Tensor]],
-    make: Callable[[int, bool], BoundMode],
+    make: Callable[[int, bool], Perturbed],
     share: float,
 ) -> list[tuple[Tensor, Tensor]] | None:
     """The smaller of each running bound and the spread of 2·PAIRS runs, with what then is undetermined.
@@ -139,22 +176,25 @@ def spreads(
     None where the runs are no sharper (tried on the first pair), or do not return what the reference did.
     """
     kept = [_Spread(v) for v in values]
+    choices = set()
     for pair in range(PAIRS):
         for mirror in (False, True):
-            found = again(make(pair, mirror))
+            mode = make(pair, mirror)
+            found = again(mode)
+            choices.add(mode.choices)
             if [t.shape for t, _ in found] != [v.shape for v in values]:
                 return None
             for spread, (t, und) in zip(kept, found, strict=True):
                 spread.add(t, und)
         if pair == 0 and not any(_sharper(s, share, *b) for s, b in zip(kept, bounds, strict=True)):
             return None
-    return [_smaller(s, share, *b) for s, b in zip(kept, bounds, strict=True)]
+    sure = len(choices) == 1
+    return [_smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
 
 
 def _lifted(spread: _Spread, now: Tensor, undetermined: Tensor) -> Tensor:
     """The undetermined elements that the runs tell to a quarter of the tensor's size: no pole, no choice is near."""
-    size = spread.value.nan_to_num(0.0, 0.0, 0.0).square().mean().sqrt()
-    near = undetermined & torch.isfinite(spread.value) & (now < size * WORTHLESS)
+    near = undetermined & torch.isfinite(spread.value) & (now < _size(spread.value) * WORTHLESS)
     return near if spread.undetermined is None else near & ~spread.undetermined
 
 
@@ -165,7 +205,7 @@ def _sharper(spread: _Spread, share: float, bound: Tensor, undetermined: Tensor)
     return float(better.double().mean()) > 0.25
 
 
-def _smaller(spread: _Spread, share: float, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
+def _smaller(spread: _Spread, share: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
     now = spread.bound(2 * PAIRS) * share
-    lifted = _lifted(spread, now, undetermined)
+    lifted = _lifted(spread, now, undetermined) & sure
     return torch.where(lifted, now, torch.minimum(bound, now.nan_to_num(torch.inf))), undetermined & ~lifted

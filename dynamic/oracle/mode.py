@@ -131,6 +131,10 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         """What may be wrong with ``t``; scalars and None are exact."""
         return self.tables.get(t) if isinstance(t, torch.Tensor) else EXACT
 
+    def computed(self, t: Tensor) -> bool:
+        """Whether ``t`` is a result, with errors of its own, and no input."""
+        return not self.err(t).exact
+
     def fresh(self, y: Tensor, k: float) -> Tensor:
         """k·u·|y| + eta: k roundings of a result, and underflow."""
         return self.with_eta(y.abs(), k * self.u)

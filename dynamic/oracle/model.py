@@ -33,7 +33,8 @@ class Accumulation:
 
     ``u`` is the accumulator's unit roundoff and ``largest`` the largest intermediate it holds; ``eta`` the
     absolute error an operation may add by underflow (2^-126: subnormals may be flushed, 2^-150: they are kept).
-    ``u_factor`` is the unit roundoff the factors of a product are first cut to (tf32). ``block`` terms at a time are
+    ``u_factor`` is the unit roundoff the factors of a product are first cut to (tf32), ``u_operand`` the one that
+    computed factors are rounded to (a matrix unit takes 16-bit ones). ``block`` terms at a time are
     summed in ``u_block``; or the sum is split in ``parts`` whose results are rounded to and added in ``u_part``.
     ``u_step`` and ``eta_step`` are the roundoff and half the smallest step of an intermediate stored between two
     operations (unfused half-precision kernels).
@@ -47,6 +48,7 @@ class Accumulation:
     order: Order = Order.EXCHANGEABLE
     eta: float = 2.0**-126
     u_factor: float = 0.0
+    u_operand: float = 0.0
     block: int = 0
     u_block: float = 0.0
     parts: int = 0
@@ -103,6 +105,10 @@ class Accumulation:
         return replace(
             self, name=f"{self.name}, steps in {kind.name}", u_step=kind.u, eta_step=kind.eta, largest=largest
         )
+
+    def rounding_operands(self, kind: Format) -> Accumulation:
+        """Factors of a product that are results themselves are rounded to ``kind`` first, as flash attention does."""
+        return replace(self, name=f"{self.name}, computed factors in {kind.name}", u_operand=kind.u)
 
     def keeping_subnormals(self) -> Accumulation:
         """The same model for a kernel that flushes nothing."""

@@ -14,9 +14,10 @@ from torch.utils._pytree import tree_flatten, tree_map
 from kcontract.dynamic import results
 from kcontract.dynamic.oracle.attention import piecewise
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
-from kcontract.dynamic.oracle.ensemble import FORMULA, Perturbed, loose, spreads
+from kcontract.dynamic.oracle.ensemble import COARSE, FORMULA, Perturbed, loose, spreads
 from kcontract.dynamic.oracle.mode import BoundMode, Choice, Source
 from kcontract.dynamic.oracle.model import Accumulation
+from kcontract.dynamic.oracle.sampling import stepwise
 from kcontract.dynamic.oracle.tables import Err
 from kcontract.errors import InputError, KContractError
 
@@ -75,6 +76,7 @@ def _reference_settings(seed: int, devices: Sequence[int]) -> Iterator[None]:
         with (
             torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
             piecewise(),
+            stepwise(),
             torch.random.fork_rng(devices),
         ):
             # torch.manual_seed would queue a seeding call, with its stack, for a CUDA that is never started
@@ -178,7 +180,7 @@ def _sharpened(job: _Job, expected: Expected) -> Expected:
     if not weak:
         return expected
 
-    def make(pair: int, mirror: bool) -> BoundMode:
+    def make(pair: int, mirror: bool) -> Perturbed:
         return Perturbed(model, job.narrow_factors(model), job.seed + pair, mirror)
 
     def again(mode: BoundMode) -> list[tuple[Tensor, Tensor | None]]:
@@ -187,7 +189,8 @@ def _sharpened(job: _Job, expected: Expected) -> Expected:
         return [(tensors[k].detach(), mode.err(tensors[k]).und) for k in weak]
 
     bounds = [(told[k].bound, told[k].undetermined) for k in weak]
-    sharper = spreads(again, [told[k].value for k in weak], bounds, make, model.reference_share)
+    share = model.reference_share * (2.0 if max(model.u, model.u_step) > COARSE else 1.0)
+    sharper = spreads(again, [told[k].value for k in weak], bounds, make, share)
     if sharper is None:
         return expected
     for k, (bound, und) in zip(weak, sharper, strict=True):

@@ -25,15 +25,21 @@ def same_size(ctx: BoundMode, y: Tensor, x: Tensor, **kwargs: Any) -> Err:
 @rule("_to_copy")
 def cast(ctx: BoundMode, y: Tensor, x: Tensor, **kwargs: Any) -> Err:
     """A cast keeps the error; what a narrow type costs is added by the mode. Float to integer: undetermined where
-    x ± λe crosses an integer."""
+    x ± λe crosses an integer, and where x is NaN, infinite or outside the type (each machine has its own answer)."""
     e = ctx.err(x)
     if x.is_floating_point() and not y.is_floating_point():
-        total = e.total()
+        total, und = e.total(), e.und
+        if y.dtype is not torch.bool:
+            limits = torch.iinfo(y.dtype)
+            inside = (x > float(limits.min) - 1.0) & (x < float(limits.max) + 1.0)
+            if limits.bits == 64:
+                inside |= x == float(limits.min)
+            und = either(und, None if bool(inside.all()) else ~inside)
         if total is None:
-            return Err(None, None, e.und)
+            return Err(None, None, und)
         reach = total * ctx.lam
         crossed = ((x + reach).to(y.dtype) != y) | ((x - reach).to(y.dtype) != y)
-        return Err(None, None, either(e.und, crossed))
+        return Err(None, None, either(und, crossed))
     if y.is_floating_point() and not x.is_floating_point():
         return Err(None, None, e.und)
     return e
@@ -42,7 +48,7 @@ def cast(ctx: BoundMode, y: Tensor, x: Tensor, **kwargs: Any) -> Err:
 @rule("copy")
 def copy(ctx: BoundMode, y: Tensor, old: Tensor, new: Tensor, non_blocking: bool = False) -> Err:
     """An overwritten tensor has the error of what was written."""
-    e = ctx.err(new)
+    e = ctx.err(new) if new.is_floating_point() == y.is_floating_point() else cast(ctx, y, new)
     return e.systematic() if new.shape != y.shape else e
 
 
@@ -153,6 +159,7 @@ def div(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, rounding_mode: str | None 
         step = torch.floor if rounding_mode == "floor" else torch.trunc
         return step_function(ctx, y, step, exact, of_exact)
     if not isinstance(b, torch.Tensor) or (b.dim() == 0 and ctx.err(b).exact):
+        b = b.detach() if isinstance(b, torch.Tensor) else b
         return linear(ctx, y, [(ctx.err(a), 1.0 / abs(float(b)) if float(b) else 0.0)], ctx.fresh(y, 2.0))
     if not b.is_floating_point():
         b = b.to(y.dtype)

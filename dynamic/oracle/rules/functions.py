@@ -17,7 +17,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
-from kcontract.dynamic.oracle.tables import Err, either
+from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -186,11 +186,22 @@ def gelu(ctx: BoundMode, y: Tensor, x: Tensor, approximate: str = "none") -> Err
 
 @rule("silu")
 def silu(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
-    """y = x·σ(x): gain min(1.1, |σ(1 + x(1 − σ))| + λe/2) (|silu''| <= 1/2), + u|y|(6 + (4 + 2.4|x|)(1 − σ)) + eta."""
+    """y = x·σ(x): gain min(1.1, |σ(1 + x(1 − σ))| + λe/2) (|silu''| <= 1/2), + u|y|(6 + (4 + 2.4|x|)(1 − σ)) +
+    eta(1 + |x|) (σ may be flushed), and all of y where exp(−x) leaves the accumulator's range: x/Inf is −0."""
     s = torch.sigmoid(x)
     rest = 1 - s
     fresh = clean(x.abs().mul_(2.4).add_(4).mul_(rest).add_(6).mul_(y.abs()).mul_(ctx.u)).add_(ctx.model.eta)
-    return unary(ctx, y, x, lambda r: r.mul_(0.5).add_((rest.mul(x).add_(1).mul_(s)).abs_()).clamp_(max=1.1), fresh)
+    e = unary(ctx, y, x, lambda r: r.mul_(0.5).add_((rest.mul(x).add_(1).mul_(s)).abs_()).clamp_(max=1.1), fresh)
+    return Err(plus(e.c, beyond_exp(ctx, y, x)), e.i, e.und)
+
+
+def beyond_exp(ctx: BoundMode, y: Tensor, x: Tensor) -> Tensor | None:
+    """What may be lost where exp(−x) overflows (to within a few roundings), or σ(x) is flushed on the way to y."""
+    edge = 1 - math.log(ctx.model.largest)
+    if not y.numel() or not bool((x < edge).any()):
+        return None
+    size = ctx.jump(y.abs()).add_(clean(x.abs()), alpha=ctx.model.eta)
+    return clean(size).masked_fill_(x >= edge, 0.0)
 
 
 @rule("mish")

@@ -13,6 +13,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
+from kcontract.dynamic.oracle.rules.functions import beyond_exp
 from kcontract.dynamic.oracle.rules.selection import kinked
 from kcontract.dynamic.oracle.tables import Err, plus
 
@@ -49,12 +50,13 @@ def gelu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, approximate: 
 @rule("silu_backward")
 def silu_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err:
     """d = σ(1 + x(1 − σ)): |d'| = |σ(1 − σ)(2 + x(1 − 2σ))| + 0.35λe; σ is known to (9 + 2.4|x|)u of itself and 1 − σ
-    to an absolute 3u, so d to σ(12 + 6|x|)u."""
+    to an absolute 3u, so d to σ(12 + 6|x|)u; as in ``silu``, all of y where exp(−x) overflows."""
     s = torch.sigmoid(x)
     rest = 1 - s
     absolute = clean(x.abs().mul_(6).add_(12).mul_(s))
     d = s * (1 + x * rest)
-    return gradient(ctx, y, g, x, d, lambda r: r.mul_(0.35).add_((s * rest * (2 + x * (rest - s))).abs_()), absolute)
+    e = gradient(ctx, y, g, x, d, lambda r: r.mul_(0.35).add_((s * rest * (2 + x * (rest - s))).abs_()), absolute)
+    return Err(plus(e.c, beyond_exp(ctx, y, x)), e.i, e.und)
 
 
 @rule("sigmoid_backward")

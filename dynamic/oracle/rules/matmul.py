@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Product = Callable[[Tensor, Tensor], Tensor]
 MMA_DEPTH = 16
 NARROW = 1e-25
+CHUNK = 1 << 18
+"""From so many elements on memory is looked after, a row at a time."""
 
 
 def product(
@@ -32,11 +34,13 @@ def product(
     n: int,
     shared: tuple[Tensor | None, Tensor | None] = (None, None),
     rows: Callable[[], Tensor] | None = None,
+    own: bool = False,
 ) -> Err:
     """The error of y = mul(a, b), each element a sum of ``n`` products; ``mul`` is bilinear and monotone on >= 0.
 
     Fresh: the law of ``sums`` with S = ab, Q = a²b², A = |a||b|; where factors are cut to tf32, + u_f·2A (cut towards
-    zero: systematic; entered twice, like every proven part, so that λ 4 suffices); in a matrix unit that adds 16
+    zero: systematic; entered twice, like every proven part, so that λ 4 suffices); where computed factors are rounded
+    to u_o, + u_o/2·sqrt(Q) each, as for stored results; in a matrix unit that adds 16
     products
     at a time towards zero, + u·N/8·|S| systematic and u·N/8·sqrt(S² + Q) independent: a cut loses up to 2u of the
     partial sum (an H200 needed λ = 4.9 of half that, float16, N = 4096, all terms of one sign).
@@ -46,13 +50,15 @@ def product(
     (a few choices that rounding makes have any signs: four of them at λ = 4), and sqrt(i_a²b² + a²i_b²) for the
     independent ones. ``shared`` gives what of the carried error all results of one row
     or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32. ``rows`` gives
-    the products of some results in their order: the law grows where they have a ``trend``.
+    the products of some results in their order: the law grows where they have a ``trend``. ``own``: y may be
+    overwritten.
     """
     model, ea, eb = ctx.model, ctx.err(a), ctx.err(b)
     c = i = None
+    rounded = ctx.computed(a) + ctx.computed(b) if model.u_operand else 0
     if ctx.lam == 1.0:
         ctx.record(op, "gamma_N·|a||b|", n)
-        c = _worst(ctx, mul, a, b, ea, eb, 2 * model.u_factor + model.factor(n))
+        c = _worst(ctx, mul, a, b, ea, eb, 2 * model.u_factor + rounded * model.u_operand + model.factor(n))
     else:
         k, extra = (n / 3 + 1) * model.u**2, 4 * model.u_factor / ctx.lam
         s2 = k
@@ -74,7 +80,11 @@ def product(
                 k, s2 = k + cut, s2 + cut
             larger = 1.0 if rows is None or not y.numel() else trend(rows())
             k, s2 = k * larger**2, s2 * larger**2
-        i = torch.mul(y, y).mul_(s2) if s2 else None
+        k += rounded * (model.u_operand / 2) ** 2
+        i = None
+        if s2:
+            i = y.mul_(y) if own and not ctx.matrix_units else torch.mul(y, y)
+            i.mul_(s2)
         for found in _independent(ctx, mul, a, b, ea, eb, k):
             i = _gather(i, found)
         i = None if i is None else i.clamp_(min=0.0).sqrt_()
@@ -125,7 +135,13 @@ Scaled = tuple[Tensor, float]
 def _gather(total: Tensor | None, found: Scaled) -> Tensor:
     """total + found in float64; in place, since both are the rule's own."""
     part, factor = found
-    return part.double().mul_(factor) if total is None else total.add_(part, alpha=factor)
+    if total is None:
+        return part.double().mul_(factor)
+    if total.shape != part.shape:
+        return total.add_(part, alpha=factor)
+    for row, new in _rows_beside(total, part):  # a sum of two types copies one of them
+        row.add_(new, alpha=factor)
+    return total
 
 
 def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Iterator[Scaled]:
@@ -276,13 +292,36 @@ def with_addend(
     if alpha not in (0, 1):
         inner = inner / alpha
     shared = common(ctx, a, b) if b.dim() > 1 else (None, None)
-    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b))
-    fresh = ctx.fresh(y, 1.0)
-    if ctx.model.u_step:
-        fresh = fresh.add_(inner.abs(), alpha=abs(alpha) * ctx.model.u_step / 2)
-    if beta:
-        fresh = fresh + (start.abs() * (ctx.u * abs(beta)))
-    return linear(ctx, y, [(part, abs(alpha))] + ([(ctx.err(start), abs(beta), start)] if beta else []), fresh)
+    own = inner is not y and not ctx.model.u_step
+    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b), own)
+    if alpha != 1:
+        c, i = (None if p is None else p * abs(alpha) for p in (part.c, part.i))
+        part = Err(c, i, part.und)
+    part = _stored(ctx, y, inner, part, abs(alpha))
+    if not beta:
+        return part
+    (part.c if part.i is None else part.i).add_(start.abs(), alpha=ctx.u * abs(beta))  # type: ignore[union-attr]
+    return linear(ctx, y, [(Err(part.c, None, part.und), 1), (ctx.err(start), abs(beta), start)], part.i)
+
+
+def _stored(ctx: BoundMode, y: Tensor, inner: Tensor, part: Err, alpha: float = 1.0) -> Err:
+    """``part``, which is written to, with a rounding of y, and of the product where steps are stored."""
+    total: Tensor = part.c if part.i is None else part.i
+    if total.shape != y.shape:
+        total = total + torch.zeros_like(y)
+    for new, factor in ((y, ctx.u), (inner, alpha * ctx.model.u_step / 2)):
+        for row, size in _rows_beside(total, new) if factor else ():
+            row.add_(size.abs(), alpha=factor)
+    return Err(total, None, part.und) if part.i is None else Err(part.c, total, part.und)
+
+
+def _rows_beside(total: Tensor, new: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Both whole, or a slice along the first two axes at a time where they are large."""
+    if total.numel() < CHUNK or total.dim() < 2:
+        yield total, new
+    else:
+        for one, other in zip(total, new, strict=True):
+            yield from zip(one, other, strict=True) if one.dim() > 1 else ((one, other),)
 
 
 @rule("convolution")
@@ -318,17 +357,16 @@ def convolution(
             found.append((padded[item][tuple(window)] * w[channel]).reshape(-1))
         return torch.stack(found)
 
-    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None), None if transposed else rows)
+    own = bias is not None and not ctx.model.u_step
+    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None), None if transposed else rows, own)
     if bias is None:
         return part
     eb = ctx.err(bias).systematic()
     carried = Err(
         None if eb.c is None else eb.c.reshape(shape), None, None if eb.und is None else eb.und.reshape(shape)
     )
-    fresh = ctx.fresh(y, 1.0)
-    if ctx.model.u_step:
-        fresh = fresh.add_(inner.abs(), alpha=ctx.model.u_step / 2)
-    return linear(ctx, y, [(part, 1), (carried, 1)], fresh)
+    part = _stored(ctx, y, inner, part)
+    return linear(ctx, y, [(Err(part.c, None, part.und), 1), (carried, 1)], part.i)
 
 
 @rule("convolution_backward")

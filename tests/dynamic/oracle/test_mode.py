@@ -192,8 +192,8 @@ def test_bits_and_complex_numbers_are_refused_in_a_sentence() -> None:
 
 @pytest.mark.parametrize(
     "nothing",
-    [lambda x: None, lambda x: (), lambda x: float(x.sum()), lambda x: x.numpy()],
-    ids=["None", "()", "float", "numpy"],
+    [lambda x: None, lambda x: (), lambda x: x.numpy()],
+    ids=["None", "()", "numpy"],
 )
 def test_a_reference_must_return_a_tensor(nothing: Any) -> None:
     with pytest.raises(InputError, match="returns no tensor"):

@@ -1,0 +1,101 @@
+"""Where honest kernels differ for a reason: overflow inside silu, conversions of what is no number, sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from kcontract.dynamic.oracle import compare, run
+
+
+def test_silu_whose_exponential_overflows_may_give_minus_zero() -> None:
+    x = torch.tensor([-87.0, -88.6, -88.75, -95.0, -200.0, -1.0, 30.0])
+    told = run(F.silu, [x]).outputs[0]
+    for found in (x / (1 + torch.exp(-x)), x * (1 / (1 + torch.exp(-x))), F.silu(x)):
+        assert compare(found, told).ok
+    assert not compare(torch.where(x < -80, 1e-30, F.silu(x)), told).ok
+    assert not compare(torch.where(x < -2, -0.0, x * torch.sigmoid(x) * 1.001), told).ok
+
+
+def test_the_gradient_of_silu_likewise() -> None:
+    x = torch.tensor([-87.0, -88.75, -95.0, -1.0, 30.0], requires_grad=True)
+    told = run(F.silu, [x], grads=True)
+    with torch.no_grad():
+        s = 1 / (1 + torch.exp(-x))
+        found = told.upstream[0] * s * (1 + x * (1 - s))
+    assert compare(found, told.grads["input 0"]).ok
+    assert not compare(found + 1e-6, told.grads["input 0"]).ok
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64, torch.uint8])
+def test_what_is_no_number_of_the_type_converts_to_anything(dtype: Any) -> None:
+    x = torch.tensor([float("nan"), float("inf"), float("-inf"), 1e30, -1e30, 3.7, 0.0, 100.9])
+    told = run(lambda x: x.to(dtype), [x]).outputs[0]
+    assert told.undetermined.tolist() == [True] * 5 + [False] * 3
+    found = told.value.clone()
+    found[:5] = 17
+    assert compare(found, told).ok
+    found[5] = 4
+    assert not compare(found, told).ok
+
+
+def test_the_ends_of_a_type_are_told_and_a_bool_is_of_everything() -> None:
+    ends = torch.tensor([127.9, 128.0, -128.9, -129.0], dtype=torch.float64)
+    assert run(lambda x: x.to(torch.int8), [ends]).outputs[0].undetermined.tolist() == [False, True, False, True]
+    long = torch.tensor([-(2.0**63), 2.0**63, 2.0**62], dtype=torch.float64)
+    assert run(lambda x: x.long(), [long]).outputs[0].undetermined.tolist() == [False, True, False]
+    written = run(lambda x: torch.zeros(3, dtype=torch.int32).copy_(x), [torch.tensor([float("nan"), 2.5, 1e20])])
+    assert written.outputs[0].undetermined.tolist() == [True, False, True]
+    no_number = torch.tensor([float("nan"), 0.0])
+    told = run(lambda x: x.bool(), [no_number]).outputs[0]
+    assert not bool(told.undetermined.any()) and compare(no_number.bool(), told).ok
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("size", [(37, 23), (6, 50)])
+def test_gradients_of_bicubic_interpolation(size: tuple[int, int], corners: bool, smooth: bool) -> None:
+    for seed in range(2):
+        x = torch.randn(2, 3, 16, 21, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+
+        def grow(x: Any, size: Any = size) -> Any:
+            return F.interpolate(x, size=size, mode="bicubic", align_corners=corners, antialias=smooth)
+
+        told = run(grow, [x], grads=True, seed=seed)
+        y = grow(x)
+        (found,) = torch.autograd.grad(y, x, told.upstream)
+        result = compare(found, told.grads["input 0"])
+        assert result.ok and result.required < 4 and not told.estimated
+        assert compare(y.detach(), told.outputs[0]).ok and not compare(y.detach() * 1.01, told.outputs[0]).ok
+        assert not compare(found * 1.01, told.grads["input 0"]).ok
+        assert not bool(told.grads["input 0"].undetermined.any())
+
+
+@pytest.mark.parametrize("corners", [True, False])
+@pytest.mark.parametrize("border", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_gradients_of_grid_samples(mode: str, border: str, corners: bool) -> None:
+    judged = 0
+    for seed in range(2):
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.randn(2, 3, 9, 11, generator=draw).requires_grad_()
+        grid = (torch.rand(2, 7, 8, 2, generator=draw) * 2.4 - 1.2).requires_grad_()
+
+        def sample(x: Any, grid: Any) -> Any:
+            return F.grid_sample(x, grid, mode=mode, padding_mode=border, align_corners=corners)
+
+        told = run(sample, [x, grid], grads=True, seed=seed)
+        assert not told.estimated
+        y = sample(x, grid)
+        g = torch.autograd.grad(y, [x, grid], told.upstream)
+        assert compare(y.detach(), told.outputs[0]).ok
+        for found, expected in zip(g, told.grads.values(), strict=True):
+            result = compare(found, expected)
+            assert result.ok and result.required < 4
+            if not bool(expected.undetermined.any()) and float(found.abs().max()):
+                judged += 1
+                assert not compare(found * 1.01, expected).ok
+    assert judged or mode == "bicubic"
