@@ -19,7 +19,7 @@ import struct
 import sys
 import time
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +41,11 @@ _NOTED = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorT
           staticmethod, struct.Struct)  # fmt: skip
 
 
+#: Modules of which only those functions are noted that the checker, or any checker, calls by name.
+_LARGE = (torch, torch.cuda, os)
+_ALSO = frozenset(("allclose", "isclose", "equal", "Event", "synchronize", "current_stream"))
+
+
 def seal(own: Sequence[types.ModuleType], launcher: Any) -> Callable[[], list[str]]:
     """Note everything as it is now; ``own`` are modules of the checker, ``launcher`` is the class or object that its
     hook into launches is on. What comes back names what has been replaced since, and puts it back."""
@@ -51,11 +56,13 @@ def seal(own: Sequence[types.ModuleType], launcher: Any) -> Callable[[], list[st
     modules = [*_MODULES, *((f"the checker's {m.__name__.rpartition('.')[2]}", m) for m in own)]
     for label, module in modules[len(_MODULES) :]:
         classes += [(f"{label}.{n}", v) for n, v in vars(module).items() if _made_in(v, module)]
+    used = _ALSO | {name for module in own for name in _names(module)}
     held = [
         (f"{label}.{name}", where, vars(where), name, value, getattr(value, "__code__", None))
         for label, where in (*modules, *classes, ("triton's launcher", launcher))
         for name, value in vars(where).items()
         if isinstance(value, _NOTED) and (where in own or not isinstance(value, types.ModuleType))
+        if where not in _LARGE or name in used
     ]
     # a name that a class has of a base is as good as replaced when the class gets one of its own
     inherited = [
@@ -96,6 +103,17 @@ def seal(own: Sequence[types.ModuleType], launcher: Any) -> Callable[[], list[st
         return found
 
     return look
+
+
+def _names(module: types.ModuleType) -> Iterator[str]:
+    """Names that the functions of a module use."""
+    classes = [v for v in vars(module).values() if _made_in(v, module)]
+    waiting = [getattr(v, "__code__", None) for where in (module, *classes) for v in vars(where).values()]
+    while waiting:
+        code = waiting.pop()
+        if isinstance(code, types.CodeType):
+            yield from code.co_names
+            waiting += code.co_consts
 
 
 def _made_in(value: Any, module: types.ModuleType) -> bool:

@@ -194,8 +194,10 @@ class Worker:
             if late:
                 result = [t.clone() if isinstance(t, torch.Tensor) else t for t in results.leaves(result)]
             self._synchronize(away)
-        finally:
+        except BaseException:
             self.replaced.update(dict.fromkeys(look()))
+            raise
+        finally:
             names = marks.kernels(profiler)
             self.launches.seen, self.launches.suppress = None, False
         seconds = time.perf_counter() - start
