@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,11 +49,10 @@ class Settings:
 def sentence(error: BaseException) -> str:
     """Type and the line of the message that says what is wrong, at most 300 characters of it.
 
-    Compilers put it last, below the source; ``ptxas`` says ``error`` in it; everybody else puts it first. A line
-    with an address says where to look it up.
+    Compilers put it last, below the source; ``ptxas`` says ``error :`` in it; everybody else puts it first.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
-    told = [line for line in lines[1:] if "error" in line.lower() and "://" not in line]
+    told = [line for line in lines[1:] if re.search(r"\berror\s*:", line, re.IGNORECASE)]
     of_compiler = any(base.__name__ == "CompilationError" for base in type(error).__mro__)
     line = lines[-1] if of_compiler else (told or lines)[0]
     cause = f" ({sentence(error.__cause__)})" if error.__cause__ is not None else ""

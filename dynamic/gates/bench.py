@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kcontract.dynamic import oracle, results
-from kcontract.dynamic.accumulators import accumulators
+from kcontract.dynamic.accumulators import accumulators, rounds_operands
 from kcontract.dynamic.gates.answers import (
     count_kernels,
     described,
@@ -110,6 +110,7 @@ class Bench:
         self.device = self._place(self.spec)
         self.master = randomised(reference, seed) if isinstance(reference, torch.nn.Module) else reference
         self.accumulators: dict[str, tuple[str, ...]] = {}
+        self.rounded: dict[str, bool] = {}
         self.kernels = 1
         self.sight: Answer | None = None
         self.tuners: list[tuple[str, list[str]]] = []
@@ -173,8 +174,8 @@ class Bench:
         """The accumulation to judge by. A 16-bit candidate of several kernels stores 16-bit values between them."""
         chosen = oracle.choose(self.contract, dtype, self.accumulators.get(dtype, ()))
         if dtype in ("float16", "bfloat16") and self.kernels > 1:
-            chosen = chosen.stepwise(oracle.form_of(dtype))
-        return chosen
+            return chosen.stepwise(oracle.form_of(dtype))
+        return chosen.rounding_operands(oracle.form_of(dtype)) if self.rounded.get(dtype) else chosen
 
     def learn(self, dtype: str) -> bool:
         """Read, once a dtype, what the products of the compiled kernels add in; whether that allows more."""
@@ -182,6 +183,7 @@ class Bench:
             return False
         before = self.model(dtype)
         self.accumulators[dtype] = accumulators(self.candidate.cache, dtype)
+        self.rounded[dtype] = rounds_operands(self.candidate.cache, dtype)
         return self.model(dtype) != before
 
     def expected(self, sample: Sample, *, grads: bool | Sequence[Any] = False, model: Accumulation | None = None,

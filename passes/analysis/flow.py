@@ -39,7 +39,7 @@ _VIEWS = frozenset(
     "ttg.memdesc_reinterpret ttng.tmem_subslice".split()
 )
 #: stores into an allocation: operand indices of the value and of the destination
-_STORES = {"ttng.tmem_store": (-2, 0), "ttg.local_store": (0, 1)}
+STORES = {"ttng.tmem_store": (-2, 0), "ttg.local_store": (0, 1)}
 _LOADS = {"ttng.tmem_load": 0, "ttg.local_load": 0}
 LOOPS = ("scf.for", "scf.while")
 ADDS = ("arith.addf", "arith.subf", "math.fma")
@@ -163,8 +163,8 @@ class Flow:
             return  # adds into its allocation: the ledger knows
         elif name in DOTS:  # what is multiplied is data; only the third operand is the sum so far
             yield operands[2], results[0]
-        elif name in _STORES:
-            value, destination = _STORES[name]
+        elif name in STORES:
+            value, destination = STORES[name]
             yield operands[value], allocation(operands[destination])
         elif name in _LOADS:
             for result in results:

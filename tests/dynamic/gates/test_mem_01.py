@@ -55,5 +55,6 @@ def test_a_store_past_the_end_of_its_own_result_fails() -> None:
 def test_the_message_of_a_lost_context_is_the_line_that_says_what_happened() -> None:
     told = (
         "CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress' in https://docs.nv"
+        "\nCUDA kernel errors might be asynchronously reported at some other API call"
     )
     assert sentence(RuntimeError(told)) == "RuntimeError: CUDA error: an illegal memory access was encountered"
