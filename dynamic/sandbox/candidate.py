@@ -61,8 +61,8 @@ class Candidate:
                 raise UsageError("--engine gpu needs a CUDA device, and there is none; use sim:sm_90 or interpreter")
             self.target = "sm_{}{}".format(*torch.cuda.get_device_capability())
         self.limits = limits or Limits()
-        self._own = pool.Zygote(self.kind, self.target, tool) if tool else None  # a process under a tool is not shared
-        self._warm()  # warms up meanwhile
+        self.tool = tool
+        pool.zygote(self.kind, self.target)  # warms up meanwhile
         self.state: list[tuple[str, Any]] = []
         self.parameters: tuple[str, ...] = ()
         self.unset: tuple[str, ...] = ()
@@ -96,11 +96,6 @@ class Candidate:
         """Kill the process and all it started; remove its folder."""
         self._kill()
         self.folder.cleanup()
-        if self._own is not None:
-            self._own.close()
-
-    def _warm(self) -> pool.Zygote:
-        return self._own or pool.zygote(self.kind, self.target)
 
     def report(self) -> str:
         """End the process; what the tool that it ran under has written."""
@@ -110,7 +105,7 @@ class Candidate:
         if self._process is not None:
             self._process.wait(60)
         self._kill()
-        return self._own.report() if self._own is not None else ""
+        return "\n".join(p.read_text(errors="replace") for p in sorted(Path(self.folder.name).glob("sanitizer.*")))
 
     def forget(self) -> None:
         """End the process; the next call starts one whose parameters are as its own initialisation draws them."""
@@ -134,10 +129,13 @@ class Candidate:
             "device": "cuda:0" if self.kind == "gpu" else "cpu",
             "gpu": self.kind == "gpu",
             "folder": self.folder.name,
+            "tool": self.tool,
             "limits": asdict(self.limits),
         }
         try:
-            self._process = self._warm().spawn(settings, theirs.fileno(), readonly, self._outputs.handle, writing)
+            self._process = pool.zygote(self.kind, self.target).spawn(
+                settings, theirs.fileno(), readonly, self._outputs.handle, writing
+            )
         finally:
             theirs.close()
             for handle in (readonly, writing):

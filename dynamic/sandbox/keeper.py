@@ -22,7 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 _PR_SET_CHILD_SUBREAPER = 36
 #: Seconds between two looks at what a candidate uses, while it works and while it rests.
@@ -211,10 +211,33 @@ def _work(request: Mapping[str, Any], link: socket.socket, inputs: int, outputs:
     for number in (signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     os.chdir(request["folder"])
+    settings = {**request, "socket": link.detach(), "inputs": inputs, "outputs": outputs}
+    if request["tool"]:
+        _instrumented(settings)
     from kcontract.dynamic.sandbox import worker
 
-    settings = {**request, "socket": link.detach(), "inputs": inputs, "outputs": outputs}
     worker.main(settings)
+
+
+#: Environment of a process under a tool. Without torch's cache each tensor is an allocation whose end a tool sees.
+_INSTRUMENTED = {
+    "consan": {"TRITON_INSTRUMENTATION_MODE": "consan"},
+    "memcheck": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+    "initcheck": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+}
+
+
+def _instrumented(settings: Mapping[str, Any]) -> NoReturn:
+    """Become a fresh worker under ``settings["tool"]``, which cannot take over a process that runs."""
+    tool, folder = str(settings["tool"]), str(settings["folder"])
+    for handle in (settings["socket"], settings["inputs"], settings["outputs"]):
+        os.set_inheritable(handle, True)
+    command = [sys.executable, "-m", __spec__.name, json.dumps({"work": {**settings, "tool": ""}})]
+    if tool != "consan":
+        log = os.path.join(folder, "sanitizer.%p")
+        sanitizer = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--log-file", log]
+        command = [*sanitizer, "--print-limit", "20", *command]
+    os.execvpe(command[0], command, os.environ | _INSTRUMENTED.get(tool, {}))
 
 
 def _serve_one(request: Mapping[str, Any], handles: list[int]) -> None:
@@ -236,7 +259,12 @@ def _serve_one(request: Mapping[str, Any], handles: list[int]) -> None:
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """The zygote: import, say so, and fork until the grader closes the control socket."""
+    """The zygote: import, say so, and fork until the grader closes the control socket. Or a worker that was started,
+    not forked."""
+    if "work" in settings:
+        from kcontract.dynamic.sandbox import worker as lone
+
+        lone.main(settings["work"])
     control = socket.socket(fileno=int(settings["control"]))
     adopt()
     import torch
@@ -247,6 +275,7 @@ def main(settings: Mapping[str, Any]) -> None:
     with watch.Operations(watch.Seen(), None):
         torch.empty_like(torch.ones(1))
     import torch._dynamo  # some 900 modules, which several operations on meta import; once here, not in each worker
+
     if not triton.knobs.runtime.interpret:
         triton.runtime.cache.triton_key()  # hashes all of Triton, once a process
     # what was imported so far may be cached beside its source; what a candidate imports may not

@@ -82,14 +82,13 @@ class Process:
 class Zygote:
     """A process with torch and Triton imported for one engine. Raises ``Closed`` where it does not come up."""
 
-    def __init__(self, kind: str, target: str, tool: str = "") -> None:
+    def __init__(self, kind: str, target: str) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="kcontract-", ignore_cleanup_errors=True)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        own = [sys.executable, "-m", "kcontract.dynamic.sandbox.keeper", json.dumps({"control": theirs.fileno()})]
         self._process = subprocess.Popen(
-            [*_instrument(tool, self.folder.name), *own],
+            [sys.executable, "-m", "kcontract.dynamic.sandbox.keeper", json.dumps({"control": theirs.fileno()})],
             pass_fds=(theirs.fileno(),),
-            env=_environment(kind, target, self.folder.name) | _INSTRUMENTED.get(tool, {}),
+            env=_environment(kind, target, self.folder.name),
             cwd=self.folder.name,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
@@ -117,10 +116,6 @@ class Zygote:
             raise Closed(f"the process that candidates are forked from is gone: {error}") from None
         return Process(ours)
 
-    def report(self) -> str:
-        """What compute-sanitizer wrote so far."""
-        return "\n".join(p.read_text(errors="replace") for p in sorted(Path(self.folder.name).glob("sanitizer.*")))
-
     def close(self) -> None:
         """End it and all below it."""
         self._control.close()
@@ -132,22 +127,6 @@ class Zygote:
             self._process.kill()
             self._process.wait()
         self.folder.cleanup()
-
-
-#: Environment of a process under a tool. Without torch's cache each tensor is an allocation whose end a tool sees.
-_INSTRUMENTED = {
-    "consan": {"TRITON_INSTRUMENTATION_MODE": "consan"},
-    "memcheck": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
-    "initcheck": {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
-}
-
-
-def _instrument(tool: str, folder: str) -> list[str]:
-    """The command that a process under a tool is started with."""
-    if tool in ("", "consan"):
-        return []
-    log = os.path.join(folder, "sanitizer.%p")
-    return ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--log-file", log, "--print-limit", "20"]
 
 
 _zygotes: dict[tuple[str, ...], Zygote] = {}

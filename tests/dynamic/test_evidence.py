@@ -9,6 +9,7 @@ import torch
 
 from kcontract.dynamic import evidence
 from kcontract.dynamic.problems import kernelbench
+from kcontract.dynamic.sandbox.candidate import Candidate
 from kcontract.dynamic.verify import verify
 from kcontract.errors import UsageError
 from kcontract.model import Status
@@ -49,6 +50,17 @@ def test_what_cannot_be_had_is_refused(names: list[str], engine: str, words: str
         evidence.chosen(names, engine)
 
 
+def test_a_worker_that_is_started_answers_like_one_that_is_forked() -> None:
+    problem = kernelbench.load(str(CORPUS / "honest" / "padded_softmax.py"))
+    answers = []
+    for tool in ("", "consan"):
+        with Candidate(problem.candidate, "interpreter", tool=tool) as candidate:
+            torch.manual_seed(0)
+            answers.append(candidate.call([torch.randn(2, 33)]))
+            assert candidate.isolation
+    assert answers[0].failure is None and torch.equal(answers[0].values[0], answers[1].values[0])
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", ["ModelNew", "Repaired"])
@@ -57,9 +69,8 @@ def test_memcheck_tells_a_store_past_the_end_and_its_twin_has_a_note(name: str) 
     result = verify(problem, only=["RES-02"], sanitizers=["memcheck", "consan"])
     failed = [v.reason for v in result.report.verdicts if v.status is Status.FAIL]
     if name == "ModelNew":
-        assert len(failed) == 1 and failed[0].startswith(
-            "compute-sanitizer memcheck: Invalid __global__ write of size 4"
-        )
+        assert len(failed) == 1, result.notes
+        assert failed[0].startswith("compute-sanitizer memcheck: Invalid __global__ write of size 4")
     else:
         assert not failed and any(n.startswith("memcheck saw nothing on 2 inputs") for n in result.notes)
-    assert any(n.startswith("consan saw nothing") for n in result.notes)
+    assert any(n.startswith("consan saw nothing") for n in result.notes), result.notes
