@@ -4,6 +4,8 @@ pipeliner.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -108,10 +110,13 @@ def test_every_size_offered_compiles_within_budget(target, K, V, channelwise, mo
         assert target != 100 or (kernel.count("tcgen05.mma") > 0) != small_tiles, kernel
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("target", [90, 100, 120])
-@pytest.mark.parametrize("size", [64, 128, 256])
-@pytest.mark.parametrize("channelwise", [False, True])
+FLOAT32 = [
+    pytest.param(*case, marks=[] if case == (120, 64, False) else pytest.mark.slow)  # a sample for the default run
+    for case in itertools.product([90, 100, 120], [64, 128, 256], [False, True])
+]
+
+
+@pytest.mark.parametrize(("target", "size", "channelwise"), FLOAT32)
 def test_float32_compiles_within_budget(target, size, channelwise, monkeypatch):
     made = compile_all(target, K=size, V=size, dtype=torch.float32, channelwise=channelwise, monkeypatch=monkeypatch)
     within_budget(made, target)
