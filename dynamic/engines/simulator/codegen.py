@@ -263,16 +263,13 @@ class Gen:
         return f"S.machine.special(S, {x.name!r}).astype('{dtype}')"
 
     def frame(self, x: Operand) -> str | None:
-        """Expression of the local address of ``[name + offset]`` in parameter space, where the name is a variable of
-        the body; None for a parameter of the kernel's."""
-        if not isinstance(x, Address) or not isinstance(x.base, Symbol):
+        """Local address of ``[name + offset]`` where the name is a ``.param`` variable of the body, else None."""
+        base = x.base if isinstance(x, Address) else None
+        found = self.whole.frame(base.name, self.current.raw.scope) if isinstance(base, Symbol) else None
+        if found is None or not isinstance(x, Address) or not isinstance(base, Symbol):
             return None
-        found = self.whole.frame(x.base.name, self.current.raw.scope)
-        if found is None:
-            return None
-        offset = x.base.offset + x.offset
-        if not 0 <= offset < found[1]:
-            raise self.current.bad(f"{x.base.name} has {found[1]} bytes")
+        if not 0 <= (offset := base.offset + x.offset) < found[1]:
+            raise self.current.bad(f"{base.name} has {found[1]} bytes")
         return self.const(found[0] + offset, "i8")
 
     def address(self, x: Operand, dtype: str = "i8") -> str:
@@ -296,8 +293,7 @@ class Gen:
 
     def guard(self) -> str | None:
         """Expression of the guard, or None."""
-        g = self.current.raw.guard
-        if g is None:
+        if (g := self.current.raw.guard) is None:
             return None
         text = self.read(self.register(g), "bool")
         if not g.negated:
@@ -385,7 +381,7 @@ class Gen:
                 raise located(error, self.function, at) from error
             at += taken
         if not self.ended:
-            last = number == len(self.blocks) - 1  # behind the last instruction, where a kernel ends as by ret
+            last = number == len(self.blocks) - 1  # behind all instructions, where a kernel ends as by ret
             self.final = "return S.retire()" if last else f"return {self.starts[code.last]}"
         return Body(self.lines, self.places, self.prologue, self.defined, self.cache, self.final)
 

