@@ -8,7 +8,7 @@ multiplies by 3 to 20 a normalisation: LayerNorm, whose true Jacobian keeps a ra
 Here each operation's own error, from the same rules, is λ times added to its result with a random sign, in all later
 ones by the reference's own arithmetic, forward and backward. Each run has a mirror with all signs turned: a choice
 within reach of its operand's error falls the other way in one of them; 16-bit steps make many, whose jumps grow with
-the root of the noise only: there a spread counts twice. It samples: a bound is the largest of few
+the root of the noise only: there a spread counts fourfold. It samples: a bound is the largest of few
 spreads, at least their root mean square along the last axis. It sharpens no index, and no worst-case model.
 """
 
@@ -33,6 +33,8 @@ POOL = 65521
 FINE = 2.0**-40
 """Below this roundoff, float64 values do not show how they round."""
 COARSE = 2.0**-12
+JUMPY = 4.0
+"""What a spread is multiplied by where 16-bit steps decide choices (2 needed λ = 6.1)."""
 LOOSE = 4096.0
 WORTHLESS = 0.25
 BETTER = 4.0
