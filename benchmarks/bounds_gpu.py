@@ -19,12 +19,14 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parent))
+import bounds_depth
 import bounds_eager as eager
 import bounds_modules as modules
 import bounds_triton
 
 from kcontract.dynamic import inputs as gen
 from kcontract.dynamic import oracle
+from kcontract.dynamic.oracle.compare import FEW
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 HALF = {"fp16": "float16", "bf16": "bfloat16"}
@@ -54,12 +56,15 @@ class Record:
         self.high: list[str] = []
         self.refused: dict[str, str] = {}
         self.ratios: list[float] = []
+        self.places = {"cpu": 0, "device": 0}
 
     def add(
         self, kernel: str, name: str, dtype: str, n: int, found: list[Any], expected: list[Any], label: str
     ) -> None:
         """Compare all outputs of one run."""
         results = [oracle.compare(f.detach().to(e.dtype), e) for f, e in zip(found, expected, strict=True)]
+        for f in found:
+            self.places["cpu" if f.numel() <= FEW else "device"] += 1
         need = max(r.required for r in results)
         self.cases[f"{kernel}|{name}|{dtype}|{n}"].append(need)
         if need > 4:
@@ -85,6 +90,8 @@ class Record:
             "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
             "torch": torch.__version__,
             "runs": len(ratios),
+            "outputs compared on the CPU": self.places["cpu"],
+            "outputs compared on the device": self.places["device"],
             "alarms": self.alarms,
             "above λ 4": self.high,
             "median error/bound": ratios[len(ratios) // 2] if ratios else None,
@@ -337,6 +344,24 @@ def compiled(record: Record, device: str, seeds: range) -> None:
                     record.add("torch.compile", name, dname, n, [quick(x)], list(told.outputs), f"{kind} {seed}")
 
 
+def deep(record: Record, device: str, seeds: range) -> None:
+    """Stacked normalisations and residual blocks by the device's eager kernels, 8 deep: float32, and half step by
+    step."""
+    for family in bounds_depth.FAMILIES:
+        if family in ("GRU", "LSTM"):  # cuDNN's recurrent layers have no float64 rule
+            continue
+        for dname, dtype in DTYPES.items():
+            for seed in seeds:
+                module, tensors = bounds_depth.make(family, 8, seed, dtype)
+                module, tensors = module.to(device), [t.detach().to(device).requires_grad_() for t in tensors]
+                told = oracle.run(module, tensors, model=stepwise(dname), grads=True, seed=seed)
+                outs, grads = eager.eager(module, tensors, tuple(u.to(device) for u in told.upstream))
+                record.add("deep", family, dname, told.longest, outs, list(told.outputs), f"{seed}")
+                record.add(
+                    "deep", family + " backward", dname, told.longest, grads, list(told.grads.values()), f"{seed}"
+                )
+
+
 def parts(record: Record, device: str, first: int, scale: int) -> Iterator[tuple[str, Callable[[], None]]]:
     """All parts in order; ``scale`` multiplies the seeds."""
     seeds = range(first, first + scale)
@@ -345,6 +370,7 @@ def parts(record: Record, device: str, first: int, scale: int) -> Iterator[tuple
     yield "convolutions", lambda: convolutions(record, device, seeds)
     yield "attention", lambda: attention(record, device, seeds)
     yield "modules", lambda: whole_modules(record, device, range(first, first + max(1, scale // 2)))
+    yield "deep", lambda: deep(record, device, range(first, first + max(1, scale // 2)))
     if device == "cuda":
         yield "compiled", lambda: compiled(record, device, range(first, first + 2 * scale))
 
