@@ -12,8 +12,9 @@ from dataclasses import replace
 import torch
 
 from kcontract.dynamic import oracle
-from kcontract.dynamic.gates.bench import NATIVE, Bench, Found, Trial, samples, with_inputs
+from kcontract.dynamic.gates.bench import Bench, Found, Trial, samples, with_inputs
 from kcontract.dynamic.gates.parameters import redrawn
+from kcontract.dynamic.gates.references import NATIVE
 from kcontract.dynamic.inputs import Role, Sample
 from kcontract.dynamic.oracle import Expected
 from kcontract.dynamic.problems import infer

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kcontract.dynamic.gates.bench import BUDGET, Bench, Found, Trial, with_inputs
+from kcontract.dynamic.gates.bench import Bench, Found, Trial, with_inputs
+from kcontract.dynamic.gates.references import BUDGET
 from kcontract.dynamic.inputs import Role, Sample, boundary_sizes, build, strided_views
 
 GATE = "CMP-03"

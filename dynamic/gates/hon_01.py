@@ -18,7 +18,8 @@ import torch
 
 from kcontract.dynamic import oracle
 from kcontract.dynamic.gates.answers import unfit
-from kcontract.dynamic.gates.bench import NATIVE, Bench, Found, Trial, with_inputs
+from kcontract.dynamic.gates.bench import Bench, Found, Trial, with_inputs
+from kcontract.dynamic.gates.references import NATIVE
 from kcontract.dynamic.inputs import Role, Sample, build
 from kcontract.dynamic.oracle import Expected
 from kcontract.dynamic.sandbox import flow, watch

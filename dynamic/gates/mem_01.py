@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 import torch
 
 from kcontract.dynamic.gates.answers import out_of_bounds, unfit
-from kcontract.dynamic.gates.bench import BUDGET, Bench, Found, Trial
+from kcontract.dynamic.gates.bench import Bench, Found, Trial
+from kcontract.dynamic.gates.references import BUDGET
 from kcontract.dynamic.inputs import Sample, build
 from kcontract.dynamic.sandbox.candidate import Answer
 from kcontract.model import Status
