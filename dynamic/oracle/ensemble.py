@@ -30,8 +30,9 @@ from kcontract.dynamic.oracle.tables import Err, either
 PAIRS = 4
 POOL = 65521
 """Random signs kept (a prime: no axis has it as a period); larger tensors repeat them."""
-FINE = 2.0**-40
-"""Below this roundoff, float64 values do not show how they round."""
+CELLS = 512.0
+BENT = 0.1
+"""The most Σ(d + d')² over Σ(d² + d'²) of two mirrored runs: 0 where all is linear, 1 where nothing is."""
 COARSE = 2.0**-12
 JUMPY = 4.0
 """What a spread is multiplied by where 16-bit steps decide choices (2 needed λ = 6.1)."""
@@ -82,17 +83,15 @@ class Perturbed(BoundMode):
             c = self._draw(value).add(one).add_(value.sign(), alpha=own).mul_(c)
         if i is not None:
             signs = self._draw(value)
-            rounding = max(self.u, self.model.u_step)
-            if rounding > FINE:
-                signs = self._alike(value, rounding).add_(signs, alpha=0.5)  # never 0
+            signs = self._alike(value).add_(signs, alpha=0.5)  # never 0
             value.addcmul_(signs, i, value=self._size)
         if c is not None:
             value.add_(c, alpha=self._size)
         return Err(None, None, err.und)
 
-    def _alike(self, value: Tensor, u: float) -> Tensor:
-        """Signs that equal values share: which way each would round, were the grid of roundoff ``u`` shifted a bit."""
-        place = torch.frexp(value).mantissa.abs_().div_(u).add_(self._random.random())
+    def _alike(self, value: Tensor) -> Tensor:
+        """Signs that values share which are equal to nine bits, so that a mirror's are the same."""
+        place = torch.frexp(value).mantissa.abs_().mul_(CELLS).add_(self._random.random())
         return place.frac_().sub_(0.5).sign_().mul_(value.sign())
 
     def _of_zeros(self, value: Tensor, part: Tensor | None) -> Tensor | None:
@@ -151,8 +150,17 @@ class _Spread:
         self.largest = torch.zeros_like(value)
         self.squares: Any = 0.0
         self.undetermined: Tensor | None = None
+        self.first: Tensor | None = None
+        self.bent = self.moved = 0.0
 
     def add(self, found: Tensor, und: Tensor | None) -> None:
+        gap = (found - self.value).nan_to_num_(0.0, 0.0, 0.0)
+        self.moved += float(torch.linalg.vector_norm(gap)) ** 2
+        if self.first is None:
+            self.first = gap
+        else:
+            self.bent += float(torch.linalg.vector_norm(self.first.add_(gap))) ** 2
+            self.first = None
         gap = (found - self.value).abs_()
         self.largest = torch.maximum(self.largest, gap.nan_to_num_(torch.inf), out=self.largest)
         self.squares = self.squares + (gap.square_().mean(-1, keepdim=True) if gap.dim() else gap.square_())
@@ -175,6 +183,7 @@ def spreads(
 
     ``again`` runs the reference under a mode and returns the float tensors in the order of ``values``, with their
     undetermined elements; ``bounds`` are the running (bound, undetermined); ``share`` is the model's reference_share.
+    A tensor whose mirrors are none keeps its own: what choices or saturation make of errors a few runs do not tell.
     None where the runs are no sharper (tried on the first pair), or do not return what the reference did.
     """
     kept = [_Spread(v) for v in values]
@@ -188,10 +197,12 @@ def spreads(
                 return None
             for spread, (t, und) in zip(kept, found, strict=True):
                 spread.add(t, und)
+        if all(s.bent > BENT * s.moved for s in kept):
+            return None
         if pair == 0 and not any(_sharper(s, share, *b) for s, b in zip(kept, bounds, strict=True)):
             return None
     sure = len(choices) == 1
-    return [_smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
+    return [b if s.bent > BENT * s.moved else _smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
 
 
 def _lifted(spread: _Spread, now: Tensor, undetermined: Tensor) -> Tensor:
