@@ -37,6 +37,7 @@ COARSE = 2.0**-12
 JUMPY = 4.0
 """What a spread is multiplied by where 16-bit steps decide choices (2 needed λ = 6.1)."""
 LOOSE = 4096.0
+USUAL = 0.9
 WORTHLESS = 0.25
 BETTER = 4.0
 FEW = 8
@@ -59,7 +60,8 @@ class Perturbed(BoundMode):
         self._seed, self._random = seed, random.Random(seed)
         self._size = -self.lam if mirror else self.lam
         generator = torch.Generator().manual_seed(seed)
-        self._signs = torch.randint(0, 2, (POOL,), generator=generator, dtype=torch.float64).mul_(2).sub_(1)
+        # even between -sqrt 3 and sqrt 3 (mean square 1): of signs alone, two are alike in every second run
+        self._signs = torch.rand(POOL, generator=generator, dtype=torch.float64).mul_(2).sub_(1).mul_(3**0.5)
         self._common: dict[str, tuple[int, int]] = {}
         self.choices = 0.0
         self._made: dict[int, StorageWeakRef] = {}
@@ -219,6 +221,13 @@ def _sharper(spread: _Spread, share: float, bound: Tensor, undetermined: Tensor)
 
 
 def _smaller(spread: _Spread, share: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
-    now = spread.bound(2 * PAIRS) * share
+    """At least the element's own spread, and the share of the running bound (of the tensor's size, where that is less)
+    that one element in ten has used: a few runs may all miss what moves one element, not what moves all of its kind."""
+    now = (spread.bound(2 * PAIRS) * share).nan_to_num_(torch.inf)
     lifted = _lifted(spread, now, undetermined) & sure
-    return torch.where(lifted, now, torch.minimum(bound, now.nan_to_num(torch.inf))), undetermined & ~lifted
+    most = bound.nan_to_num(torch.inf).clamp_(max=_size(spread.value)).masked_fill_(undetermined, torch.inf)
+    ratio = (now / most)[most > 0]
+    ratio = ratio[:: ratio.numel() // POOL + 1]
+    used = float(ratio.kthvalue(max(1, int(ratio.numel() * USUAL))).values) if ratio.numel() else 0.0
+    floor = torch.where(undetermined, 0.0, most * used)
+    return torch.where(lifted, now, torch.minimum(bound, now.maximum(floor))), undetermined & ~lifted

@@ -37,7 +37,7 @@ def test_bfloat16_intermediates_are_caught_at_six_layers(family: str) -> None:
 @pytest.mark.parametrize("family", ["transformer encoder", "GRU"])
 def test_attention_and_recurrences(family: str) -> None:
     found = bounds_depth.measure(family, 6 if family == "transformer encoder" else 48, 5, False)
-    assert not found["alarm"] and found["ratio"] < 500 and found["undetermined"] == 0
+    assert not found["alarm"] and found["ratio"] < 10_000 and found["undetermined"] == 0
     assert found["zeros fail"] and found["1.1x fails"] and found["bf16 fails"]
 
 
@@ -83,7 +83,8 @@ def test_a_mirror_turns_every_sign_and_zeros_stay_zeros() -> None:
     assert torch.allclose(gaps[0], -gaps[1], rtol=1e-6, atol=0.0)
     assert float(gaps[0][:10].abs().max()) == 0.0
     size = (gaps[0] / (8 * 2.0**-24 * x * x))[10:].abs()
-    assert bool(((size - 0.5).abs() < 1e-3).logical_or((size - 1.5).abs() < 1e-3).all())
+    half = 3**0.5 / 2  # a sign that equal values share, and beside it half an even draw of mean square 1
+    assert bool(((size - 1.0).abs() < half + 1e-3).all()) and float(size.std()) > 0.4
     assert 400 < int((gaps[0] > 0).sum()) < 600
 
 
