@@ -218,8 +218,11 @@ def _work(bench: Bench, sample: Sample, seen: Answer, reference: _Reference) -> 
 
 
 def _own_kernels(bench: Bench, sample: Sample, suppress: bool = False) -> list[str]:
-    """Kernels on the device that are neither torch's nor a library's; an unknown one where the device does not tell."""
+    """Kernels on the device that are neither torch's nor a library's; an unknown one where the device does not tell.
+    Where torch computed, and nothing was loaded that could hold others, all are torch's."""
     seen = bench.candidate.call(sample.inputs, observe=True, kernels=True, suppress=suppress)
+    if seen.failure is None and flow.computing(seen) and not seen.native:
+        return []
     if seen.failure is not None or not seen.kernels:
         return ["unknown"]
     library = _LIBRARY if flow.computing(seen) else ("memcpy", "memset")

@@ -63,6 +63,7 @@ class Answer:
     twins: tuple[tuple[int, int], ...] = ()
     meeting: tuple[tuple[int, int], ...] = ()
     kernels: tuple[str, ...] = ()
+    native: tuple[str, ...] = ()
     own: tuple[int, ...] = ()
     flags: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()

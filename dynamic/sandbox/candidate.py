@@ -364,6 +364,7 @@ class Candidate:
             twins=tuple((int(at), int(k)) for at, k in reply["twins"]),
             meeting=tuple((int(k), int(j)) for k, j in reply["meeting"]),
             kernels=tuple(str(n) for n in reply["kernels"]),
+            native=tuple(str(n) for n in reply["native"]),
             own=tuple(int(at) for at in reply["own"]),
             flags=tuple(reply["flags"]),
             functions=tuple(reply["functions"]),

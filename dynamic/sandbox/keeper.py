@@ -235,7 +235,7 @@ def _instrumented(settings: Mapping[str, Any]) -> NoReturn:
     command = [sys.executable, "-m", __spec__.name, json.dumps({"work": {**settings, "tool": ""}})]
     if tool != "consan":
         log = os.path.join(folder, "sanitizer.%p")
-        sanitizer = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--log-file", log]
+        sanitizer = ["compute-sanitizer", "--tool", tool, "--target-processes", "application-only", "--log-file", log]
         command = [*sanitizer, "--print-limit", "20", *command]
     os.execvpe(command[0], command, os.environ | _INSTRUMENTED.get(tool, {}))
 

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from kcontract.dynamic.sandbox import watch
+
+_PACKAGES = os.path.dirname(os.path.dirname(os.path.realpath(torch.__file__)))
+_KNOWN = ("/usr/", "/lib/", "/lib64/", sys.base_prefix, sysconfig.get_path("stdlib"),
+          *(os.path.join(_PACKAGES, name, "") for name in ("torch", "triton", "nvidia", "numpy")))  # fmt: skip
+#: What Triton compiles to launch kernels with.
+_STUBS = re.compile(r"__triton_launcher|cuda_utils")
+
+
+def native_code() -> frozenset[str]:
+    """Shared objects that this process has mapped, but for Python's, torch's, Triton's and the system's: a candidate
+    that brings kernels of its own (a compiled extension, cupy, cuda-python) has to load one."""
+    found = set()
+    with open("/proc/self/maps") as file:
+        for line in file:
+            path = line.split(maxsplit=5)[-1].strip()
+            if ".so" in path and not path.startswith(_KNOWN) and not _STUBS.search(path):
+                found.add(path)
+    return frozenset(found)
 
 
 def kernels(profiler: Any) -> list[str]:

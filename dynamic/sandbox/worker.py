@@ -40,6 +40,7 @@ class Worker:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.device = torch.device(settings["device"])
         self.on_gpu = bool(settings["gpu"])
+        self.native = marks.native_code()
         self.interpreted = bool(importlib.import_module("triton").knobs.runtime.interpret)
         self.inputs = channel.Arena(settings["inputs"], settings["room"])
         self.outputs = channel.Arena(settings["outputs"], settings["room"])
@@ -221,6 +222,7 @@ class Worker:
             "twins": seen.twins(outputs),
             "meeting": marks.meeting(outputs),
             "kernels": names,
+            "native": sorted(marks.native_code() - self.native) if request.get("kernels") else [],
             "own": [watch.storage_of(t) for t in self._parameters()],
             "stream": self._stream(away),
             "nodes": self.nodes,
@@ -384,6 +386,8 @@ def prepare(settings: Mapping[str, Any]) -> list[str]:
     """Bring up the device and the engine, turn to the candidate's own folders, and confine the process."""
     import triton
 
+    if triton.knobs.compilation.instrumentation_mode:  # ConSan keeps its notes in memory that a program gives it
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
     if settings["gpu"]:
         torch.cuda.init()
         torch.empty(1, device="cuda").fill_(0)

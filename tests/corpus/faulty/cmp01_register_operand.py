@@ -36,7 +36,7 @@ def gradients(
     gk = tl.dot(bv, bdh, input_precision="ieee")
     bq = tl.load(q + (i * T + t)[:, None] * K + d[None, :], narrow, 0.0)
     bk = tl.load(k + (i * T + t)[:, None] * K + d[None, :], narrow, 0.0)
-    s = tl.where(t[:, None] >= t[None, :], s, 0.0).to(bk.dtype)
+    s = tl.where((t[:, None] >= t[None, :]) & rows[:, None], s, 0.0).to(bk.dtype)
     if MENDED:
         gq += tl.trans(tl.dot(tl.trans(bk), tl.trans(s), input_precision="ieee"))
     else:

@@ -6,7 +6,7 @@ import triton.language as tl
 
 SOURCE = "triton-lang/triton #10772"
 EXPECT = ("MEM-01",)
-ALSO = ("CMP-01", "CMP-03", "EXC-01", "ORD-02")
+ALSO = ("CMP-01", "CMP-03", "EXC-01", "PRC-01", "ORD-02")
 CUSTOMARY = "interpreter"
 
 
