@@ -5,9 +5,10 @@
 Each operator is a contracted function of ``benchmarks/libraries``. A process of its own runs ``kcontract verify`` on
 it: all gates, inputs of float32 unless the operator takes none (PRC-01 covers the other dtypes it promises), and then
 ``kcontract replay`` on the same engine for each FAIL, with ``--second`` on another too. A FAIL is *confirmed* where the
-replay shows the same wrong value bit for bit against the float64 oracle, or where the second engine shows it too; every
-other one is listed as unconfirmed. Prints a line an operator. FILE gets one JSON object an operator, with the reasons
-and the witnesses. Needs both libraries and torch.
+replay shows the same wrong value bit for bit against the float64 oracle, where the second engine shows it too, or where
+it is proved on the IR (docs/findings.md has those in exact arithmetic); every other one is listed as unconfirmed. Prints
+a line an operator. FILE gets one JSON object an operator, with the reasons and the witnesses. Needs both libraries and
+torch.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def one(file: str, name: str, args: argparse.Namespace) -> None:
         for record in records:
             if record["type"] == "verdict" and record["status"] == "FAIL":
                 path = paths.get(record["gate"])
-                nothing = (False, f"{record['basis']} without a run: nothing to replay")
+                nothing = (record["basis"] == "proved", f"{record['basis']} without a run: nothing to replay")
                 held, why = judge(path, args.engine, args.second) if path else nothing
                 witness = json.loads(Path(path).read_text()) if path else None
                 failure = {"confirmed": held, "why": why, "reason": record["reason"], "witness": witness}

@@ -73,7 +73,13 @@ def group_norm(x, w, b):
     return liger_group_norm(x, w, b, 8, 4, right.EPS)
 
 
-@kcontract.contract(reference=right.poly_norm, inputs=right.polynomial, gradients=True, dtypes=HALVES, ranges=SIZES)
+@kcontract.contract(
+    reference=right.poly_norm,
+    inputs=right.polynomial,
+    gradients=True,
+    dtypes=HALVES,
+    ranges={**SIZES, "length": (3, 3)},
+)
 def poly_norm(x, w, b):
     from liger_kernel.transformers.functional import liger_poly_norm
 

@@ -216,10 +216,15 @@ class References:
         return Sample(gate, label, self.seed + seed, build(self.spec, self.seed + seed, kind), self.spec.dims)
 
     def uneven(self, gate: str, label: str, spec: Spec | None = None) -> Sample | None:
-        """Ordinary inputs with every size moved to an odd one; None where nothing moves, or the contract forbids it."""
-        dims = {name: size + 1 + size % 2 for name, size in self.spec.dims.items()}
+        """Ordinary inputs with every size that the contract lets move moved to an odd one; None where none is."""
+        odd = {name: size + 1 + size % 2 for name, size in self.spec.dims.items()}
+        dims = {name: size if self.admits({name: size}) else self.spec.dims[name] for name, size in odd.items()}
         moved = (spec or self.spec).with_dims(dims)
-        if not dims or not self.admits(dims) or self.elements(moved) > 4 * BUDGET[self.candidate.kind]:
+        if (
+            dims == dict(self.spec.dims)
+            or not self.admits(dims)
+            or self.elements(moved) > 4 * BUDGET[self.candidate.kind]
+        ):
             return None
         return Sample(gate, label, self.seed, build(moved, self.seed), moved.dims)
 
