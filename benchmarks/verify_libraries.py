@@ -4,11 +4,11 @@
 
 Each operator is a contracted function of ``benchmarks/libraries``. A process of its own runs ``kcontract verify`` on
 it: all gates, inputs of float32 unless the operator takes none (PRC-01 covers the other dtypes it promises), and then
-``kcontract replay`` on the same engine for each FAIL, with ``--second`` on another too. A FAIL is *confirmed* where the
-replay shows the same wrong value bit for bit against the float64 oracle, where the second engine shows it too, or where
-it is proved on the IR (docs/findings.md has those in exact arithmetic); every other one is listed as unconfirmed. Prints
-a line an operator. FILE gets one JSON object an operator, with the reasons and the witnesses. Needs both libraries and
-torch.
+``kcontract replay`` on the same engine for each FAIL, with ``--second`` on another too. A FAIL is *confirmed* where
+the replay shows the same wrong value bit for bit against the float64 oracle, where the second engine shows it too, or
+where it is proved on the IR (docs/findings.md has those in exact arithmetic); every other one is listed as unconfirmed.
+Prints a line an operator. FILE gets one JSON object an operator, with the reasons and the witnesses. Needs both
+libraries and torch.
 """
 
 from __future__ import annotations
