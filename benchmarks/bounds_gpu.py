@@ -413,6 +413,7 @@ def main() -> None:
             f"{len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}",
             flush=True,
         )
+        args.out.mkdir(parents=True, exist_ok=True)
         (args.out / "bounds_gpu.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     found = record.summary()
     for line in found["alarms"][:25]:

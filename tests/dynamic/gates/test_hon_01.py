@@ -63,7 +63,7 @@ def judge(path: Path, on: str) -> None:
     found, word = verdict(path, on), constant(path, "WORD", None)
     if word:
         assert found.verdict.status is Status.FAIL, found.verdict
-        assert word in found.verdict.reason
+        assert any(w in found.verdict.reason for w in word.split("|"))
         assert found.witness is not None and found.witness.gate == "HON-01"
     else:
         assert word == "" and found.verdict.status is Status.PASS, found.verdict
