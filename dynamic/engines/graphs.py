@@ -88,7 +88,7 @@ def _operations(steps: list[Callable[[], None]]) -> Any:
     def tensors(tree: object) -> list[torch.Tensor]:
         return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
-    class Operations(TorchDispatchMode):
+    class Operations(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             schema = func._schema
