@@ -55,13 +55,15 @@ class Perturbed(BoundMode):
     and steps: where two runs differ in it, errors decided a choice.
     """
 
-    def __init__(self, model: Accumulation, matrix_units: bool, seed: int, mirror: bool) -> None:
+    def __init__(self, model: Accumulation, matrix_units: bool, seed: int, mirror: bool, signs: bool = False) -> None:
         super().__init__(model, matrix_units)
         self._seed, self._random = seed, random.Random(seed)
         self._size = -self.lam if mirror else self.lam
         generator = torch.Generator().manual_seed(seed)
         # even between -sqrt 3 and sqrt 3 (mean square 1): of signs alone, two are alike in every second run
         self._signs = torch.rand(POOL, generator=generator, dtype=torch.float64).mul_(2).sub_(1).mul_(3**0.5)
+        if signs:
+            self._signs.sign_()
         self._common: dict[str, tuple[int, int]] = {}
         self.choices = 0.0
         self._made: dict[int, StorageWeakRef] = {}
@@ -186,8 +188,13 @@ def spreads(
     ``again`` runs the reference under a mode and returns the float tensors in the order of ``values``, with their
     undetermined elements; ``bounds`` are the running (bound, undetermined); ``share`` is the model's reference_share.
     A tensor whose mirrors are none keeps its own: what choices or saturation make of errors a few runs do not tell.
-    None where the runs are no sharper (tried on the first pair), or do not return what the reference did.
+    None where the runs are no sharper (seen on the first one, whose draws are all of one size), or do not return what
+    the reference did.
     """
+
+    def sharper(spread: _Spread, known: tuple[Tensor, Tensor]) -> bool:
+        return _sharper(spread, share, *known)
+
     kept = [_Spread(v) for v in values]
     choices = set()
     for pair in range(PAIRS):
@@ -199,9 +206,9 @@ def spreads(
                 return None
             for spread, (t, und) in zip(kept, found, strict=True):
                 spread.add(t, und)
+            if pair == 0 and not mirror and not any(map(sharper, kept, bounds)):
+                return None
         if all(s.bent > BENT * s.moved for s in kept):
-            return None
-        if pair == 0 and not any(_sharper(s, share, *b) for s, b in zip(kept, bounds, strict=True)):
             return None
     sure = len(choices) == 1
     return [b if s.bent > BENT * s.moved else _smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
@@ -215,7 +222,7 @@ def _lifted(spread: _Spread, now: Tensor, undetermined: Tensor) -> Tensor:
 
 def _sharper(spread: _Spread, share: float, bound: Tensor, undetermined: Tensor) -> bool:
     """A quarter of the elements are bounded 4 times as closely, or determined now."""
-    now = spread.bound(2) * share
+    now = spread.bound(1) * share
     better = ((now * BETTER < bound) & ~undetermined) | _lifted(spread, now, undetermined)
     return float(better.double().mean()) > 0.25
 

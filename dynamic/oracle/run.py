@@ -181,7 +181,7 @@ def _sharpened(job: _Job, expected: Expected) -> Expected:
         return expected
 
     def make(pair: int, mirror: bool) -> Perturbed:
-        return Perturbed(model, job.narrow_factors(model), job.seed + pair, mirror)
+        return Perturbed(model, job.narrow_factors(model), job.seed + pair, mirror, signs=pair == 0)
 
     def again(mode: BoundMode) -> list[tuple[Tensor, Tensor | None]]:
         found = job.under(mode)
