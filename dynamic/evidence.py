@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
+
 from kcontract.dynamic.gates.answers import unfit
 from kcontract.dynamic.gates.bench import Bench
 from kcontract.dynamic.inputs import Sample, build
@@ -43,6 +45,8 @@ def chosen(names: Iterable[str], engine: str) -> tuple[str, ...]:
         if tool not in TOOLS:
             raise UsageError(f"no sanitizer {tool!r}; there are {', '.join(TOOLS)}")
     for tool in tools:
+        if not torch.cuda.is_available():
+            raise UsageError(f"--sanitizer {tool} needs a CUDA device, and there is none")
         if engine != "gpu":
             raise UsageError(f"--sanitizer {tool} needs --engine gpu, not {engine}")
         if tool != "consan" and shutil.which("compute-sanitizer") is None:

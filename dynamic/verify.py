@@ -28,6 +28,7 @@ from kcontract.model import FLOOR, GATES, Basis, Finding, Report, Status, Verdic
 DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2")
 _SETTLED = (Status.PASS, Status.NOT_APPLICABLE)
 _MEMORY = "MEM-01"
+_OF_VALUES = ("CMP-01", "CMP-02", "CMP-03", "ORD-01", "ORD-03", "PRC-01", "CFG-01", "EXC-01", "EXC-02")
 _WORST_FIRST = (Status.FAIL, Status.ERROR, Status.UNDECIDED, Status.PASS, Status.NOT_APPLICABLE)
 
 
@@ -226,6 +227,8 @@ def _run(gate: str, bench: Bench, static: Verdict | None) -> Found | None:
     except Exception as error:
         reason = f"kcontract failed on this gate: {records.sentence(error)}"
         return Found(Verdict(gate, Status.ERROR, Basis.NONE, reason, engine=bench.engine))
+    if found.verdict.status is Status.FAIL and gate in _OF_VALUES and bench.invents:
+        return Found(bench.said(gate, Status.UNDECIDED, f"{bench.invents}: {found.verdict.reason}"))
     if gate == "REF-01" and found.verdict.status is Status.FAIL:
         bench.defect = found.verdict.reason
     return found

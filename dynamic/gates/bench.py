@@ -77,6 +77,13 @@ class Bench(References):
         self._ordinary: Trial | None = None
         self._gross = ""
 
+    @property
+    def invents(self) -> str:
+        """Why wrong values prove nothing here; empty where they do."""
+        if self.candidate.kind == "interpreter" and self.dtype == "bfloat16":
+            return "the interpreter's bfloat16 is not a GPU's"
+        return ""
+
     # -- the candidate ------------------------------------------------------------------------------------------------
 
     def answer(self, sample: Sample, *, dtype: str | None = None, **options: Any) -> Answer:

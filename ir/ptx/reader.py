@@ -220,7 +220,9 @@ class _Scanner:
                 rows.append((name, operands, guard or "", match.start(4), scope, inline, place))
             elif kind == _LOC:
                 self.at = at
-                place = self.located(match[_LOC])
+                said = self.located(match[_LOC])
+                if inline < 0:  # inside inline assembly LLVM counts on from its line, one for each line of assembly
+                    place = said
             elif kind == _LABEL:
                 body.labels.append(LabelSite(match[_LABEL], scope, len(rows)))
             elif kind == _NOTE:
