@@ -37,6 +37,10 @@ def chunk_gated_delta_rule(
     Raises ``ValueError`` for shapes, dtypes and devices that do not fit. Values are not looked at: no call waits for
     the GPU.
     """
+    given = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "initial_state": initial_state, "cu_seqlens": cu_seqlens}
+    for name, x in given.items():
+        if not isinstance(x, torch.Tensor) and not (x is None and name in ("initial_state", "cu_seqlens")):
+            raise ValueError(f"{name} must be a tensor; found {type(x).__name__}.")
     p = check(q, k, v, g, beta, scale, initial_state, cu_seqlens)
     if p.K not in SIZES or p.V not in SIZES:
         raise ValueError(

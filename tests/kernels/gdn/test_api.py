@@ -76,3 +76,12 @@ def test_importing_the_kernels_pulls_in_neither_torch_nor_triton():
         "sys.exit(sum(name in sys.modules for name in ('torch', 'triton', 'numpy', 'z3')))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [("g", None, "NoneType"), ("beta", None, "NoneType"), ("cu_seqlens", [0, 4], "list"), ("q", 1.0, "float")],
+)
+def test_what_is_no_tensor_is_named(name, value, found):
+    with pytest.raises(ValueError, match=f"{name} must be a tensor; found {found}"):
+        chunk_gated_delta_rule(**{**arguments(), name: value})
