@@ -22,6 +22,7 @@ from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Accumulation, Expected, Policy
 from kcontract.dynamic.problems import infer
 from kcontract.dynamic.problems.problem import Problem
+from kcontract.dynamic.sandbox import channel
 from kcontract.dynamic.sandbox.candidate import Candidate
 from kcontract.errors import InputError
 from kcontract.model import Contract
@@ -33,6 +34,21 @@ BUDGET = {"gpu": 1 << 15, "sim": 1 << 16, "interpreter": 1 << 14}
 
 #: Elements, inputs and parameters together, up to which the oracle works on the CPU.
 FEW = 1 << 18
+
+
+def _passable(problem: Problem, inputs: Sequence[Any]) -> None:
+    """Raises ``InputError`` for an input that cannot be handed to a candidate's process."""
+    for at, value in enumerate(inputs):
+        if not isinstance(value, torch.Tensor):
+            try:
+                channel.literal(value)
+            except channel.Garbled:
+                what = type(value).__name__
+                raise InputError(
+                    f"input {at} is a {what} that cannot be passed on; inputs are tensors, numbers, strings, None, and "
+                    f"lists, tuples and dicts of such values without tensors in them",
+                    path=problem.candidate.path,
+                ) from None
 
 
 class References:
@@ -50,6 +66,7 @@ class References:
         torch.manual_seed(seed)
         self.notes: list[str] = []
         self.given = tuple(problem.inputs())
+        _passable(problem, self.given)
         self.defect, self.random, make = "", "", problem.reference
         if infer.is_random(make(), self.given):
             make = self._tamed(make)

@@ -232,7 +232,7 @@ def _argument(module: Any, probe: _Prober, k: int, value: Any, named: Mapping[Ax
         return Argument(name, shape, dtype, requires_grad=value.requires_grad)
     if value.dtype is torch.bool or value.is_complex() or value.is_floating_point():
         return Argument(name, shape, dtype, Role.GIVEN, value=value.detach())
-    return Argument(name, shape, dtype, Role.INDEX, high=int(value.max()) + 1 if value.numel() else 1)
+    return Argument(name, shape, dtype, Role.INDEX, high=int(value.long().max()) + 1 if value.numel() else 1)
 
 
 def _reduced(spec: Spec, probe: _Prober, groups: Mapping[str, tuple[Axis, ...]], budget: int) -> Spec:
