@@ -55,6 +55,8 @@ def liger() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
     yield "liger_rope: 2 rows, 2 heads, 1 position, (1, 0) turned by 90 degrees", found.flatten().tolist(), wanted
     found = f.liger_sparsemax(t([NAN, 0.5, 0.25])).flatten().tolist()
     yield "liger_sparsemax of a row with NaN", found, [NAN, NAN, NAN]
+    found = f.liger_group_norm(t([4097.0, 4095.0]).unsqueeze(0), t(1.0), t(0.0), 1, 1, 1e-6).flatten().tolist()
+    yield "liger_group_norm of one group (4097, 4095)", found, [1.0, -1.0]
     yield "liger_relu_squared of NaN", f.liger_relu_squared(t([NAN])).flatten().tolist(), [NAN]
 
 
