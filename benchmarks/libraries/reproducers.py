@@ -70,6 +70,26 @@ def fla() -> Iterator[tuple[str, Sequence[float], Sequence[float]]]:
     x, taps = torch.ones(1, 1, 1, device="cuda"), t([0.0, 0.0, 0.0, float("inf")])
     found = causal_conv1d(x, taps)[0].flatten().tolist()
     yield "fla causal_conv1d: x = 1, taps (0, 0, 0, inf), no activation", found, [float("inf")]
+    from fla.ops.gla import chunk_gla
+    from fla.ops.simple_gla import chunk_simple_gla
+
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, upstream = (torch.randn(1, 2, 1, 16, generator=generator).cuda() for _ in range(4))
+    for x in (q, k, v):
+        x[..., 0] = 512
+    g = torch.full((1, 2, 1, 16), -40.0, device="cuda", requires_grad=True)
+    (grad,) = torch.autograd.grad(chunk_gla(q, k, v, g, scale=1.0)[0], g, upstream)
+    wanted = [2.5e-17, 1.3e-16, -9.4e-17]  # by the recurrence in float64
+    yield (
+        "chunk_gla: 2 places, gates of -40, first elements of 512: gradient of gates 1 to 3",
+        grad[0, 1, 0, 1:4].tolist(),
+        wanted,
+    )
+    gates = torch.zeros(64)
+    gates[:40] = -1e8 * (1 + 2 * torch.rand(40, generator=torch.Generator().manual_seed(1)))
+    q, v = torch.full((1, 64, 1, 16), 0.25, device="cuda"), torch.ones(1, 64, 1, 16, device="cuda")
+    found = chunk_simple_gla(q, q.clone(), v, gates.view(1, 64, 1).cuda(), scale=1.0)[0][0, 41:44, 0, 0]
+    yield "chunk_simple_gla: 40 gates of -1e8 to -3e8, then 0: the next but one", found.tolist(), [3.0, 4.0, 5.0]
 
 
 def show(cases: Callable[[], Iterator[tuple[str, Sequence[float], Sequence[float]]]]) -> None:
