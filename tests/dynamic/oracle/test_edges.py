@@ -99,3 +99,18 @@ def test_gradients_of_grid_samples(mode: str, border: str, corners: bool) -> Non
                 judged += 1
                 assert not compare(found * 1.01, expected).ok
     assert judged or mode == "bicubic"
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.999])
+def test_roundings_that_repeat_in_a_loop_add_up(decay: float) -> None:
+    def loop(x: Any) -> Any:
+        y = torch.zeros_like(x)
+        for _ in range(4000):
+            y = y * decay + x * 0.1 if decay < 1 else y + x * 0.1
+        return y
+
+    x = torch.rand(64, generator=torch.Generator().manual_seed(0)) + 0.5
+    (right,) = run(loop, [x]).outputs
+    found = compare(loop(x), right)
+    assert found.ok and found.required < 4
+    assert not compare(loop(x) * 1.01, right).ok
