@@ -8,6 +8,7 @@ that a matrix unit takes. That a sum is kept in 16 bits loosens nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from kcontract.ir.artifact import Artifact
@@ -27,17 +28,12 @@ _SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f6
 def accumulators(cache: Path, dtype: str) -> tuple[str, ...]:
     """Accumulator types (``f32``, ``tf32``, ``f16``) of all products in kernels that hold ``dtype`` values."""
     from kcontract.errors import KContractError
-    from kcontract.ir.loaders import load_cache
     from kcontract.passes.analysis.accumulations import Ledger
     from kcontract.passes.base import Facts
 
     holds = re.compile(rf"(?<![a-z]){_SHORT.get(dtype, dtype)}\b|\dx{_SHORT.get(dtype, dtype)}\b")
     found: set[str] = set()
-    for artifact in load_cache(str(cache)) if cache.is_dir() else ():
-        text = artifact.ttgir if isinstance(artifact, Artifact) else None
-        if text is None or not _PRODUCT.search(text) or not holds.search(text):
-            continue
-        assert isinstance(artifact, Artifact)
+    for artifact in _multiplying(cache, holds):
         try:
             rows = Facts(artifact).get(Ledger).rows
         except KContractError:  # a text that cannot be read is told by the static pass
@@ -49,15 +45,10 @@ def accumulators(cache: Path, dtype: str) -> tuple[str, ...]:
 def rounds_operands(cache: Path, dtype: str) -> bool:
     """Whether a product in a compiled kernel takes a factor that the kernel computed and rounded to ``dtype``."""
     from kcontract.errors import KContractError
-    from kcontract.ir.loaders import load_cache
 
     if dtype not in ("float16", "bfloat16"):
         return False
-    for artifact in load_cache(str(cache)) if cache.is_dir() else ():
-        text = artifact.ttgir if isinstance(artifact, Artifact) else None
-        if text is None or not _PRODUCT.search(text) or "arith.truncf" not in text:
-            continue
-        assert isinstance(artifact, Artifact)
+    for artifact in _multiplying(cache, re.compile(r"arith\.truncf")):
         try:
             module = artifact.module
         except KContractError:  # a text that cannot be read is told by the static pass
@@ -66,6 +57,17 @@ def rounds_operands(cache: Path, dtype: str) -> bool:
         if any(_is_rounded(factor, _SHORT[dtype]) for o in products for factor in o.operands[:2]):
             return True
     return False
+
+
+def _multiplying(cache: Path, holds: re.Pattern[str]) -> Iterator[Artifact]:
+    """The compiled kernels with a matrix product whose text holds a pattern."""
+    from kcontract.ir.loaders import load_cache
+
+    for artifact in load_cache(str(cache)) if cache.is_dir() else ():
+        text = artifact.ttgir if isinstance(artifact, Artifact) else None
+        if text is not None and _PRODUCT.search(text) and holds.search(text):
+            assert isinstance(artifact, Artifact)
+            yield artifact
 
 
 def _is_rounded(factor: Value, element: str, depth: int = 0) -> bool:

@@ -15,7 +15,6 @@ import torch
 
 from kcontract.dynamic.gates.answers import unfit
 from kcontract.dynamic.gates.bench import Bench
-from kcontract.dynamic.inputs import Sample, build
 from kcontract.dynamic.sandbox.candidate import Candidate, Limits
 from kcontract.dynamic.sandbox.channel import Closed
 from kcontract.errors import UsageError
@@ -57,10 +56,7 @@ def chosen(names: Iterable[str], engine: str) -> tuple[str, ...]:
 def look(bench: Bench, tool: str) -> Evidence:
     """Run the candidate under a tool, at the working sizes and at odd ones; minutes, for what compiles slowly."""
     gate, tried = TOOLS[tool], 0
-    odd = bench.spec.with_dims({name: 2 * (size // 2) + 1 for name, size in bench.spec.dims.items()})
-    samples = [bench.nominal()]
-    if bench.admits(odd.dims):
-        samples.append(Sample("CMP-03", "all odd", bench.seed, build(odd, bench.seed), odd.dims))
+    samples = [s for s in (bench.nominal(), bench.uneven("CMP-03", "odd sizes")) if s is not None]
     limits = Limits(load=300.0, call=300.0)
     with Candidate(bench.candidate.entry, "gpu", init=bench.candidate.init, limits=limits, tool=tool) as other:
         other.pinned = bench.candidate.pinned

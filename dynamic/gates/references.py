@@ -14,9 +14,7 @@ import torch
 
 from kcontract.dynamic import oracle, results
 from kcontract.dynamic.accumulators import accumulators, rounds_operands
-from kcontract.dynamic.gates.answers import (
-    same_bits,
-)
+from kcontract.dynamic.gates.answers import same_bits
 from kcontract.dynamic.gates.parameters import randomised
 from kcontract.dynamic.inputs import Role, Sample, Spec, build
 from kcontract.dynamic.oracle import Accumulation, Expected, Policy

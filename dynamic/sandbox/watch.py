@@ -17,6 +17,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
+from kcontract.dynamic.sandbox import channel
+
 #: Operations that allocate memory and leave it as it is.
 _EMPTY = ("aten::empty", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided",
           "aten::empty_permuted", "aten::resize_")  # fmt: skip
@@ -197,9 +199,7 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]
         """The same tensor between two borders; itself where it is not dense, or on no device."""
         if type(made) is not torch.Tensor or not made.numel() or made.device.type == "meta":
             return made
-        if made.layout is not torch.strided or made.numel() != 1 + sum(
-            (size - 1) * step for size, step in zip(made.shape, made.stride(), strict=True)
-        ):
+        if made.layout is not torch.strided or made.numel() != channel.extent_of(made.shape, made.stride()):
             return made
         inner, around = bordered(made.as_strided((made.numel(),), (1,)), made.device, self.border)
         self.guarded.append(around)
