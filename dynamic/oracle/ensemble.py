@@ -1,4 +1,4 @@
-"""The bound where running tables are too coarse: float64 runs of the reference with every local error put in by chance.
+"""The bound where running tables are too coarse: runs of the reference with every local error put in by chance.
 
 Tables hold no covariance, so each mean, variance or gate counts an independent error as a systematic one, and a bound
 multiplies by 3 to 20 a normalisation: LayerNorm, whose true Jacobian keeps a random error's size, after 8 layers
@@ -6,136 +6,247 @@ multiplies by 3 to 20 a normalisation: LayerNorm, whose true Jacobian keeps a ra
     running tables 3e2        true error of float32 4e-7        these runs 3e-5
 
 Here each operation's own error, from the same rules, is λ times added to its result with a random sign, in all later
-ones by the reference's own arithmetic, forward and backward. Each run has a mirror with all signs turned: a choice
-within reach of its operand's error falls the other way in one of them; 16-bit steps make many, whose jumps grow with
-the root of the noise only: there a spread counts fourfold. It samples: a bound is the largest of few
-spreads, at least their root mean square along the last axis. It sharpens no index, and no worst-case model.
+ones by the reference's own arithmetic, forward and backward. Runs come in mirrored pairs, all signs of one turned in
+the other: a choice within reach of its operand's error falls the other way in one of them; 16-bit steps make many,
+whose jumps grow with the root of the noise only: there a spread counts fourfold. It samples: a bound is the largest of
+few spreads, at least their root mean square over some neighbours. It sharpens no index, and no worst-case model.
+
+The runs stand beside one float64 run, tensor by tensor, so that an operation's error is worked out once for all of
+them; they are in float32, whose own roundings are an eighth of what is put in, unless the model sums in float64.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
-from kcontract.dynamic.oracle.dtypes import Tensor
-from kcontract.dynamic.oracle.mode import BoundMode
+from kcontract.dynamic.oracle.dtypes import DType, Tensor
+from kcontract.dynamic.oracle.mode import BoundMode, Operation, shaped
 from kcontract.dynamic.oracle.model import Accumulation
-from kcontract.dynamic.oracle.tables import Err, either
+from kcontract.dynamic.oracle.tables import Beside, Err, either
 
-PAIRS = 4
-POOL = 65521
+PAIRS = 2
+POOL = 262139
 """Random signs kept (a prime: no axis has it as a period); larger tensors repeat them."""
-CELLS = 512.0
+CELL = {torch.float32: (torch.int32, 14), torch.float64: (torch.int64, 43)}
+"""Values whose bits are equal but for so many last ones (9 bits of the significand are left) round alike."""
 BENT = 0.1
 """The most Σ(d + d')² over Σ(d² + d'²) of two mirrored runs: 0 where all is linear, 1 where nothing is."""
 COARSE = 2.0**-12
 JUMPY = 4.0
 """What a spread is multiplied by where 16-bit steps decide choices (2 needed λ = 6.1)."""
-LOOSE = 4096.0
+LOOSE = 8192.0
+SINGLES = 4.0
+"""How many times the largest error of one operation a bound may be before runs could tell more."""
+CANCELLED = 1e-6
 USUAL = 0.9
 WORTHLESS = 0.25
 BETTER = 4.0
-FEW = 8
+NEIGHBOURS = 8
+"""Elements whose mean square stands for each of them; of fewer, four pairs are run and a spread counts twice."""
 UNDERFLOWS = 64
-STEPS = frozenset({"floor", "ceil", "round", "trunc", "sign", "sgn", "_local_scalar_dense"})
-FORMULA = "largest spread of 8 runs, each local error times λ"
+SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+STEPS = frozenset({"floor", "ceil", "round", "trunc", "sign", "sgn"})
+UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
+FORMULA = "largest spread of 4 runs, each local error times λ"
+
+
+class _Runs(Beside):
+    """The tensors of all runs beside those of the float64 one."""
+
+    def __init__(self, width: int, kind: DType) -> None:
+        super().__init__(width)
+        self._kind = kind
+
+    def blank(self, t: Tensor, at: int) -> Tensor:
+        flat = t.as_strided((t.untyped_storage().nbytes() // t.element_size(),), (1,), 0)
+        return flat.to(self._kind if t.is_floating_point() else t.dtype, copy=True)
+
+    def clear(self, place: Tensor, t: Tensor) -> None:
+        place.copy_(t)
 
 
 class Perturbed(BoundMode):
-    """A run whose results are each off by λ times their own error: the independent part with random signs and, beside
-    them, signs that equal values share (they round alike); the systematic part with all signs alike, the value's signs
-    and random ones together, alike for all operations of one name.
+    """Beside the float64 run, 2·``pairs`` runs whose results are each off by λ times their own error: the independent
+    part with signs that equal values share (they round alike) and, beside them, random ones; the systematic part with
+    all signs alike, the value's signs and random ones together, alike for all operations of one name.
 
-    ``mirror`` turns all signs. Tables hold only what is undetermined. ``choices`` is a digest of all whole numbers
-    and steps: where two runs differ in it, errors decided a choice.
+    A pair's second run turns all signs of the first. Tables hold only what is undetermined. ``unsure``: a whole number
+    or a step differs between runs. ``lost``: a Python number was read that does.
     """
 
-    def __init__(self, model: Accumulation, matrix_units: bool, seed: int, mirror: bool, signs: bool = False) -> None:
+    def __init__(self, model: Accumulation, matrix_units: bool, seed: int, pairs: int = PAIRS) -> None:
         super().__init__(model, matrix_units)
         self._seed, self._random = seed, random.Random(seed)
-        self._size = -self.lam if mirror else self.lam
-        generator = torch.Generator().manual_seed(seed)
-        # even between -sqrt 3 and sqrt 3 (mean square 1): of signs alone, two are alike in every second run
-        self._signs = torch.rand(POOL, generator=generator, dtype=torch.float64).mul_(2).sub_(1).mul_(3**0.5)
-        if signs:
-            self._signs.sign_()
-        self._common: dict[str, tuple[int, int]] = {}
-        self.choices = 0.0
-        self._made: dict[int, StorageWeakRef] = {}
+        self._kind: DType = torch.float64 if model.twice else torch.float32
+        self._count = 2 * pairs
+        self._none = (None,) * self._count
+        self._runs = _Runs(self._count, self._kind)
+        self._results: list[Any] = []
+        self._parts: list[Any] | None = None
+        self._common: dict[tuple[int, str], tuple[int, int]] = {}
+        self.unsure = self.lost = False
+
+    def runs(self, t: Tensor) -> tuple[Tensor, ...]:
+        """What ``t`` is in each run."""
+        return self._runs.find(t) or (t,) * self._count
 
     def computed(self, t: Tensor) -> bool:
-        return t.untyped_storage()._cdata in self._made
-
-    def keep(self, value: Tensor, err: Err) -> Err:
-        """Put the error of ``value`` into it."""
-        if self.model.u_operand:
-            storage = value.untyped_storage()
-            self._made[storage._cdata] = StorageWeakRef(storage)  # keeps its key from reuse
-        if not value.is_floating_point() or self.current in STEPS:
-            weights = torch.arange(1, value.numel() + 1, dtype=torch.float64, device=value.device).sqrt_()
-            self.choices = self.choices * 0.75 + float(weights.mul_(value.reshape(-1)).sum().nan_to_num(0.5))
-        if not value.is_floating_point():
-            return err
-        c, i = (self._of_zeros(value, part) for part in (err.c, err.i))
-        if c is not None:
-            one, own = self._shared(self.current)
-            c = self._draw(value).add(one).add_(value.sign(), alpha=own).mul_(c)
-        if i is not None:
-            signs = self._draw(value)
-            signs = self._alike(value).add_(signs, alpha=0.5)  # never 0
-            value.addcmul_(signs, i, value=self._size)
-        if c is not None:
-            value.add_(c, alpha=self._size)
-        return Err(None, None, err.und)
-
-    def _alike(self, value: Tensor) -> Tensor:
-        """Signs that values share which are equal to nine bits, so that a mirror's are the same."""
-        place = torch.frexp(value).mantissa.abs_().mul_(CELLS).add_(self._random.random())
-        return place.frac_().sub_(0.5).sign_().mul_(value.sign())
-
-    def _of_zeros(self, value: Tensor, part: Tensor | None) -> Tensor | None:
-        """An error without that of underflow where the result is 0, which then no kernel makes negative."""
-        if part is None or not self.model.eta or not bool((value == 0).any()):
-            return part
-        return part.masked_fill((value == 0) & (part <= self.model.eta * UNDERFLOWS), 0.0)
+        return self._runs.find(t) is not None
 
     def adopt(self, y: Any, parts: Sequence[Any]) -> tuple[Err, ...]:
-        """The decomposition's results, which hold their errors, in place of the native ones."""
-        for value, part in zip(y if isinstance(y, (tuple, list)) else (y,), parts, strict=True):
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
-                value.copy_(part)
+        """The decomposition's results, with the errors that are in them, stand for the native ones."""
+        self._parts = [self._runs.find(p) if isinstance(p, torch.Tensor) else None for p in parts]
         return tuple(Err(None, None, self.err(p).und) for p in parts)
 
-    def _shared(self, op: str) -> tuple[int, int]:
-        if op not in self._common:
-            draw = random.Random(f"{self._seed} {op}")
-            self._common[op] = (draw.choice((-1, 1)), draw.choice((-1, 1)))
-        return self._common[op]
+    def errors(self, what: Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
+        errs = super().errors(what, y, args, kwargs)
+        parts, self._parts = self._parts, None
+        self._results = self._again(what, y, args, kwargs) if parts is None else parts
+        if what.base in SOFTMAX and self._results[0] is not None:
+            near = self._shares(args[0], y, args[1])
+            errs = (errs[0]._replace(und=either(errs[0].und, near)),)
+        return errs
+
+    def _shares(self, x: Tensor, p: Tensor, dim: int) -> Tensor | None:
+        """Backward kernels form p = exp(x - lse) once more, from logits and a sum that err apart: put what the logits
+        that count have moved in the runs into each row of ``p``, whose runs cancel it where one share is all.
+
+        Returns where p may change by a quarter at twice that: what near ties become, few runs need not show.
+        """
+        if self._runs.find(x) is None or not x.dim() or not x.numel():
+            return None
+        runs, size = self.runs(x), p.to(self._kind)
+        moved = torch.zeros_like(size)
+        for one, other in zip(runs[::2], runs[1::2], strict=True):
+            moved.add_((one - other).nan_to_num_(0.0).square_())
+        s = moved.mul_(size).sum(dim, keepdim=True).mul_(0.5 / self._count).sqrt_()
+        for pair in range(self._count // 2):
+            row = (self._draw(s) * s).clamp_(-WORTHLESS, WORTHLESS)
+            for k, sign in ((2 * pair, 1.0), (2 * pair + 1, -1.0)):
+                self._results[0][k].addcmul_(self._results[0][k], row, value=sign)
+        if float(s.max()) < WORTHLESS / 4:
+            return None
+        return size.mul_(s.mul_(2).clamp_(max=50.0).expm1_()) > WORTHLESS
+
+    def _again(self, what: Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+        """The operation's results in each run; None where they are those of the float64 run."""
+        results = y if isinstance(y, (tuple, list)) else (y,)
+        if what.base in UNFILLED or not (self._holds(args) or self._holds(tuple(kwargs.values()))):
+            return [None] * len(results)
+        each = self._each(args)
+        named = {name: self._each(value) for name, value in kwargs.items()}
+        found = [what.functional(*each[k], **{n: v[k] for n, v in named.items()}) for k in range(self._count)]
+        if not isinstance(y, (tuple, list)):
+            found = [(f,) for f in found]
+        made: list[Any] = []
+        for at, value in enumerate(results):
+            own: Any = tuple(f[at] for f in found)
+            if not isinstance(value, torch.Tensor):
+                self.lost |= any(o != value for o in own)
+                own = None
+            elif not value.is_floating_point():
+                same = all(torch.equal(o, value) for o in own)
+                self.unsure |= not same
+                own = None if same else own
+            elif what.base in STEPS:
+                self.unsure |= not all(torch.equal(o, value.to(self._kind)) for o in own)
+            made.append(own)
+        return made
+
+    def _holds(self, x: Any) -> bool:
+        if isinstance(x, torch.Tensor):
+            return self._runs.find(x) is not None
+        return isinstance(x, (list, tuple)) and any(map(self._holds, x))
+
+    def _each(self, x: Any) -> tuple[Any, ...]:
+        """An argument in each run."""
+        if isinstance(x, torch.Tensor):
+            return self._runs.find(x) or (x.to(self._kind) if x.is_floating_point() else x,) * self._count
+        if type(x) is list or type(x) is tuple:
+            parts = [self._each(p) for p in x]
+            return tuple(type(x)(part[k] for part in parts) for k in range(self._count))
+        return (self._kind if x is torch.float64 else x,) * self._count
+
+    def keep(self, t: Tensor, at: int, value: Tensor, err: Err) -> None:
+        """Put the error of ``value`` into it, run by run."""
+        runs = self._results[at]
+        self.tables.put(t, shaped(Err(None, None, err.und), t))
+        if value.is_floating_point() and value.numel() and not (err.c is None and err.i is None):
+            runs = self._off(value, runs, err.c, err.i)
+        if runs is not None and t.shape != value.shape:
+            runs = tuple(r.expand(t.shape) for r in runs)
+        self._runs.put(t, runs or self._none)
+
+    def _off(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
+        """The runs' results with λ times c and i added, in their first of a pair, and taken away."""
+        plain = value.to(self._kind)
+        zeros = plain == 0 if self.model.eta else None
+        if zeros is not None and not bool(zeros.any()):
+            zeros = None
+        c, i = (part if part is None else self._of_zeros(part.to(self._kind), zeros) for part in (c, i))
+        whole, shift = CELL[self._kind]
+        cells = plain.view(whole).add(self._random.getrandbits(31)).bitwise_right_shift_(shift)
+        made: list[Tensor] = []
+        for pair in range(self._count // 2):
+            noise: Tensor | None = None
+            if i is not None:
+                alike = cells.mul(self._random.getrandbits(31) | 1).view(self._kind)
+                noise = torch.copysign(i, alike).addcmul_(self._draw(value), i, value=0.5)  # never 0
+            if c is not None:
+                one, own = self._shared(pair, self.current)
+                signs = self._draw(value).add(one).add_(plain.sign(), alpha=own).mul_(c)
+                noise = signs if noise is None else noise.add_(signs)
+            for k, size in ((2 * pair, self.lam), (2 * pair + 1, -self.lam)):
+                made.append(torch.add(plain, noise, alpha=size) if runs is None else runs[k].add_(noise, alpha=size))
+        return tuple(made)
+
+    def _of_zeros(self, part: Tensor, zeros: Tensor | None) -> Tensor:
+        """An error without that of underflow where the result is 0, which then no kernel makes negative."""
+        if zeros is None:
+            return part
+        return part.masked_fill(zeros & (part <= self.model.eta * UNDERFLOWS), 0.0)
+
+    def _shared(self, pair: int, op: str) -> tuple[int, int]:
+        if (pair, op) not in self._common:
+            draw = random.Random(f"{self._seed} {pair} {op}")
+            self._common[pair, op] = (draw.choice((-1, 1)), draw.choice((-1, 1)))
+        return self._common[pair, op]
 
     def _draw(self, like: Tensor) -> Tensor:
         """Random signs shaped like a tensor."""
-        if self._signs.device != like.device:
-            self._signs = self._signs.to(like.device)
+        pool = _pool(like.device, self._kind)
         count, start = like.numel(), self._random.randrange(POOL)
-        if start + count <= POOL:
-            return self._signs[start : start + count].reshape(like.shape)
-        turned = self._signs.roll(-start)
-        return turned.repeat(-(-count // POOL))[:count].reshape(like.shape)
+        if start + count > POOL:
+            pool, start = pool.roll(-start).repeat(-(-count // POOL)), 0
+        return pool[start : start + count].reshape(like.shape)
 
 
-def loose(model: Accumulation, value: Tensor, bound: Tensor, undetermined: Tensor) -> bool:
-    """True where a quarter of the elements are bounded by more than 4096 roundings (or a quarter) of the output's
-    size, or not at all."""
+@functools.cache
+def _pool(device: Any, kind: DType) -> Tensor:
+    """Draws even between -sqrt 3 and sqrt 3 (mean square 1): of signs alone, two are alike in every second run."""
+    generator = torch.Generator().manual_seed(0)
+    pool = torch.rand(POOL, generator=generator, dtype=torch.float64).mul_(2).sub_(1).mul_(3**0.5)
+    return pool.to(device, kind)
+
+
+def loose(model: Accumulation, value: Tensor, bound: Tensor, undetermined: Tensor, alone: tuple[float, float]) -> bool:
+    """True where half of the elements are bounded by more than 8192 roundings of the output's size (or 4 times the
+    largest error of one operation, or a quarter of the size), or not at all; see ``BoundMode.worst_alone``. Of sums that
+    cancel by construction (a bias's gradient before a normalisation) a quarter of what they add up is asked."""
     if not value.is_floating_point() or not value.numel():
         return False
-    limit = min(LOOSE * max(model.u, model.u_step, model.u_factor), WORTHLESS)
-    far = (bound > _size(value) * limit).logical_or_(undetermined)
-    return bool(int(torch.count_nonzero(far)) > 0.25 * value.numel())
+    size, (single, uncancelled) = _size(value), alone
+    limit = min(max(LOOSE * max(model.u, model.u_step, model.u_factor), SINGLES * single), WORTHLESS)
+    if size < CANCELLED * uncancelled:
+        size, limit = uncancelled, WORTHLESS
+    far = (bound > size * limit).logical_or_(undetermined)
+    return bool(int(torch.count_nonzero(far)) > 0.5 * value.numel())
 
 
 def _size(value: Tensor) -> float:
@@ -147,70 +258,67 @@ def _size(value: Tensor) -> float:
 
 
 class _Spread:
-    """The largest deviations of one tensor so far, and the sum of their squares along the last axis."""
+    """The largest deviations of one tensor so far, and the sum of their squares over neighbours."""
 
     def __init__(self, value: Tensor) -> None:
         self.value = value
         self.largest = torch.zeros_like(value)
         self.squares: Any = 0.0
+        self.runs = 0
         self.undetermined: Tensor | None = None
-        self.first: Tensor | None = None
         self.bent = self.moved = 0.0
+        self._dims: list[int] = []
+        near = 1
+        for d in reversed(range(value.dim())):
+            if near >= NEIGHBOURS:
+                break
+            self._dims.append(d)
+            near *= value.shape[d]
+        self.few = near < NEIGHBOURS
 
-    def add(self, found: Tensor, und: Tensor | None) -> None:
-        gap = (found - self.value).nan_to_num_(0.0, 0.0, 0.0)
-        self.moved += float(torch.linalg.vector_norm(gap)) ** 2
-        if self.first is None:
-            self.first = gap
-        else:
-            self.bent += float(torch.linalg.vector_norm(self.first.add_(gap))) ** 2
-            self.first = None
-        gap = (found - self.value).abs_()
-        self.largest = torch.maximum(self.largest, gap.nan_to_num_(torch.inf), out=self.largest)
-        self.squares = self.squares + (gap.square_().mean(-1, keepdim=True) if gap.dim() else gap.square_())
+    def add(self, runs: Sequence[Tensor], und: Tensor | None) -> None:
+        gaps = [torch.sub(r, self.value) for r in runs]
+        for one, other in zip(gaps[::2], gaps[1::2], strict=True):
+            a, b = (g.nan_to_num(0.0, 0.0, 0.0) for g in (one, other))
+            self.moved += float(torch.linalg.vector_norm(a)) ** 2 + float(torch.linalg.vector_norm(b)) ** 2
+            self.bent += float(torch.linalg.vector_norm(a.add_(b))) ** 2
+        for gap in gaps:
+            self.largest = torch.maximum(self.largest, gap.abs_().nan_to_num_(torch.inf), out=self.largest)
+            square = gap.square_()
+            self.squares = self.squares + (square.mean(self._dims, keepdim=True) if self._dims else square)
+        self.runs += len(runs)
         self.undetermined = either(self.undetermined, und)
 
-    def bound(self, runs: int) -> Tensor:
+    def bound(self) -> Tensor:
         """At least twice the root mean square where only few values tell of it."""
-        few = 2.0 if not self.value.dim() or self.value.shape[-1] < FEW else 1.0
-        return torch.maximum(self.largest, (self.squares / runs).sqrt_().mul_(few))
+        return torch.maximum(self.largest, (self.squares / self.runs).sqrt_().mul_(2.0 if self.few else 1.0))
 
 
 def spreads(
-    again: Callable[[BoundMode], Sequence[tuple[Tensor, Tensor | None]]],
+    again: Callable[[Perturbed], Sequence[tuple[Sequence[Tensor], Tensor | None]]],
     values: Sequence[Tensor],
     bounds: Sequence[tuple[Tensor, Tensor]],
-    make: Callable[[int, bool], Perturbed],
+    make: Callable[[int], Perturbed],
     share: float,
 ) -> list[tuple[Tensor, Tensor]] | None:
-    """The smaller of each running bound and the spread of 2·PAIRS runs, with what then is undetermined.
+    """The smaller of each running bound and the spread of the perturbed runs, with what then is undetermined.
 
-    ``again`` runs the reference under a mode and returns the float tensors in the order of ``values``, with their
-    undetermined elements; ``bounds`` are the running (bound, undetermined); ``share`` is the model's reference_share.
-    A tensor whose mirrors are none keeps its own: what choices or saturation make of errors a few runs do not tell.
-    None where the runs are no sharper (seen on the first one, whose draws are all of one size), or do not return what
-    the reference did.
+    ``again`` runs the reference under a mode and returns the float tensors of each run in the order of ``values``, with
+    their undetermined elements; ``bounds`` are the running (bound, undetermined); ``share`` is the model's
+    reference_share. A tensor whose mirrors are none keeps its own: what choices or saturation make of errors a few runs
+    do not tell. None where the runs are no sharper, or a number read from them steered the reference.
     """
-
-    def sharper(spread: _Spread, known: tuple[Tensor, Tensor]) -> bool:
-        return _sharper(spread, share, *known)
-
     kept = [_Spread(v) for v in values]
-    choices = set()
-    for pair in range(PAIRS):
-        for mirror in (False, True):
-            mode = make(pair, mirror)
-            found = again(mode)
-            choices.add(mode.choices)
-            if [t.shape for t, _ in found] != [v.shape for v in values]:
-                return None
-            for spread, (t, und) in zip(kept, found, strict=True):
-                spread.add(t, und)
-            if pair == 0 and not mirror and not any(map(sharper, kept, bounds)):
-                return None
-        if all(s.bent > BENT * s.moved for s in kept):
+    sure = True
+    for part in range(2 if any(s.few for s in kept) else 1):
+        mode = make(part)
+        for one, (runs, und) in zip(kept, again(mode), strict=True):
+            one.add(runs, und)
+        if mode.lost or all(s.bent > BENT * s.moved for s in kept):
             return None
-    sure = len(choices) == 1
+        sure = sure and not mode.unsure
+        if not any(_sharper(s, share, *b) for s, b in zip(kept, bounds, strict=True)):
+            return None
     return [b if s.bent > BENT * s.moved else _smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
 
 
@@ -222,19 +330,23 @@ def _lifted(spread: _Spread, now: Tensor, undetermined: Tensor) -> Tensor:
 
 def _sharper(spread: _Spread, share: float, bound: Tensor, undetermined: Tensor) -> bool:
     """A quarter of the elements are bounded 4 times as closely, or determined now."""
-    now = spread.bound(1) * share
+    now = spread.bound() * share
     better = ((now * BETTER < bound) & ~undetermined) | _lifted(spread, now, undetermined)
     return float(better.double().mean()) > 0.25
 
 
 def _smaller(spread: _Spread, share: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
-    """At least the element's own spread, and the share of the running bound (of the tensor's size, where that is less)
-    that one element in ten has used: a few runs may all miss what moves one element, not what moves all of its kind."""
-    now = (spread.bound(2 * PAIRS) * share).nan_to_num_(torch.inf)
+    """The running bound where the runs are undetermined. Else at least the element's own spread, and the share of the
+    running bound (of the tensor's size, where that is less) that one element in ten has used: a few runs may all miss
+    what moves one element, not what moves all of its kind."""
+    now = (spread.bound() * share).nan_to_num_(torch.inf)
     lifted = _lifted(spread, now, undetermined) & sure
     most = bound.nan_to_num(torch.inf).clamp_(max=_size(spread.value)).masked_fill_(undetermined, torch.inf)
     ratio = (now / most)[most > 0]
     ratio = ratio[:: ratio.numel() // POOL + 1]
     used = float(ratio.kthvalue(max(1, int(ratio.numel() * USUAL))).values) if ratio.numel() else 0.0
     floor = torch.where(undetermined, 0.0, most * used)
-    return torch.where(lifted, now, torch.minimum(bound, now.maximum(floor))), undetermined & ~lifted
+    least = torch.minimum(bound, now.maximum(floor))
+    if spread.undetermined is not None:
+        least = torch.where(spread.undetermined, bound, least)
+    return torch.where(lifted, now, least), undetermined & ~lifted

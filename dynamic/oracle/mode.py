@@ -58,7 +58,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
+class Operation:
     base: str
     functional: Any
     is_view: bool
@@ -69,7 +69,7 @@ class _Operation:
 
 
 @functools.cache
-def _describe(func: Any) -> _Operation:
+def _describe(func: Any) -> Operation:
     schema = func._schema
     base = schema.name.split("::")[1]
     returns = [r.alias_info for r in schema.returns]
@@ -88,7 +88,7 @@ def _describe(func: Any) -> _Operation:
             raise InputError(f"the reference writes in place through {func}, which the oracle cannot follow")
         base = functional._schema.name.split("::")[1]
     found = rules().get(base)
-    return _Operation(
+    return Operation(
         base,
         functional,
         is_view,
@@ -131,6 +131,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         self.function: Any = None
         self.wants_indices = torch.is_grad_enabled()
         self._choices: dict[int, tuple[Tensor, Choice]] = {}
+        self._own: tuple[float, float, Any] = (0.0, 0.0, None)
+        self._alone: dict[int, tuple[float, float]] = {}
         self._eta = torch.tensor(model.eta, dtype=torch.float64)
 
     def err(self, t: Any) -> Err:
@@ -156,6 +158,26 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         if size.device != self._eta.device:
             self._eta = self._eta.to(size.device)
         return torch.add(self._eta, size, alpha=factor, out=size)
+
+    def alone(self, relative: float) -> None:
+        """Say that the operation at hand errs by so much of its result (λ included), whatever its operands."""
+        self._own = (max(self._own[0], relative), *self._own[1:])
+
+    def alone_of(self, error: Tensor, y: Tensor, size: float = 0.0) -> None:
+        """The same of what it adds to the error of ``y`` (before λ), over the norm of y or, where terms cancel, the
+        ``size`` it then would have."""
+        size = size or float(torch.linalg.vector_norm(y))
+        if size > 0:
+            relative = self.lam * float(torch.linalg.vector_norm(error)) / size
+            self._own = (max(self._own[0], relative), size / y.numel() ** 0.5, y.shape)
+
+    def worst_alone(self, t: Any) -> tuple[float, float]:
+        """The largest relative error that one operation on the way to ``t`` makes by itself, and the root mean
+        square ``t`` would have if the terms of its sums did not cancel (0 where nothing is known)."""
+        if isinstance(t, torch.Tensor):
+            return self._alone.get(t.untyped_storage()._cdata, (0.0, 0.0))
+        found = map(self.worst_alone, t) if isinstance(t, (list, tuple)) else ()
+        return max((f[0] for f in found), default=0.0), 0.0
 
     def jump(self, size: Tensor, gain: float = 1.0) -> Tensor:
         """What a choice that rounding makes may move, gain·size, as a table entry: twice that over λ (λ 4 suffices)."""
@@ -205,7 +227,11 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         if what.functional is not func and not targets:
             targets = [args[0]]
         y = what.functional(*args, **kwargs)
-        errs = self._errors(what, y, args, kwargs)
+        self._own = (0.0, 0.0, None)
+        errs = self.errors(what, y, args, kwargs)
+        alone, size, shape = self._own
+        if self._alone:
+            alone = max(alone, self.worst_alone(args)[0])
         results = y if isinstance(y, (tuple, list)) else (y,)
         for at, (value, err) in enumerate(zip(results, errs, strict=True)):
             if not isinstance(value, torch.Tensor):
@@ -215,19 +241,21 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
                         self.scalars[value] = Err(*(None if e is None else e.reshape(()) for e in self.err(args[0])))
                 continue
             err = self._finish(what.base, value, err, cast)
+            where = targets[at] if targets else value
             if targets:
-                err = self.keep(value, _spread(err, value))
-                targets[at].copy_(value)
-                self.tables.put(targets[at], _spread(err, targets[at]))
-            elif not _shares(value, args):
-                self.tables.put(value, self.keep(value, _spread(err, value)))
+                where.copy_(value)
+            elif _shares(value, args):
+                continue
+            self.keep(where, at, value, err)
+            if self._alone or alone:
+                self._alone[where.untyped_storage()._cdata] = (alone, size if value.shape == shape else 0.0)
         if targets:
             return targets[0] if len(targets) == 1 else tuple(targets)
         return y
 
-    def keep(self, value: Tensor, err: Err) -> Err:
-        """What the tables shall hold of a result: all of its error."""
-        return err
+    def keep(self, t: Tensor, at: int, value: Tensor, err: Err) -> None:
+        """Remember the error of an operation's result ``value``, its ``at``-th, which now stands in ``t``."""
+        self.tables.put(t, shaped(err, t))
 
     def adopt(self, y: Any, parts: Sequence[Any]) -> tuple[Err, ...]:
         """The errors of the results ``y``, told by those of their decomposition."""
@@ -242,7 +270,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         kind = FORMATS.get(dtype)
         return kind if kind is not None and kind.u > self.u else None
 
-    def _errors(self, what: _Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
+    def errors(self, what: Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
+        """The errors of an operation's results ``y``, by its rule or without one."""
         self.current, self.function = what.base, what.functional
         operands = [a for a in args if isinstance(a, torch.Tensor)]
         if operands and not any(a.numel() for a in operands):
@@ -311,7 +340,7 @@ def _shares(value: Tensor, args: Any) -> bool:
     return any(isinstance(a, torch.Tensor) and a.untyped_storage()._cdata == key for a in args)
 
 
-def _spread(err: Err, t: Tensor) -> Err:
+def shaped(err: Err, t: Tensor) -> Err:
     """The error expanded to the shape of ``t`` where a rule gave a broadcastable one."""
     if all(p is None or p.shape == t.shape for p in err):
         return err

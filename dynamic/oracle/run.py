@@ -151,18 +151,18 @@ def run(
         raise InputError("an empty list of upstream gradients is given: pass one a differentiable output, or True")
     model = model or Accumulation.fp32()
     job = _Job(reference, inputs, out_dtype, grads, seed, flush_inputs)
-    expected = _running(job, model)
-    return expected if flush_inputs or model.lam == 1.0 else _sharpened(job, expected)
+    expected, alone = _running(job, model)
+    return expected if flush_inputs or model.lam == 1.0 else _sharpened(job, expected, alone)
 
 
-def _running(job: _Job, model: Accumulation) -> Expected:
-    """Values and bounds by running tables."""
+def _running(job: _Job, model: Accumulation) -> tuple[Expected, list[tuple[float, float]]]:
+    """Values and bounds by running tables, and the largest error of one operation behind each with its size."""
     mode = BoundMode(model, job.narrow_factors(model))
     found = job.under(mode)
     bounded = [
         _bounded(mode, f"output {k}", o, d) for k, (o, d) in enumerate(zip(found.outs, found.dtypes, strict=True))
     ]
-    return Expected(
+    expected = Expected(
         tuple(bounded),
         model,
         mode.provenance(),
@@ -171,22 +171,27 @@ def _running(job: _Job, model: Accumulation) -> Expected:
         tuple(sorted(mode.estimated)),
         tuple(sorted(mode.branches)),
     )
+    return expected, [mode.worst_alone(t) for t in (*found.outs, *found.grads.values())]
 
 
-def _sharpened(job: _Job, expected: Expected) -> Expected:
+def _sharpened(job: _Job, expected: Expected, alone: list[tuple[float, float]]) -> Expected:
     """The same with the bounds of ``ensemble`` where running tables are too coarse, and a source that says so."""
     model, told = expected.model, [*expected.outputs, *expected.grads.values()]
-    weak = [k for k, b in enumerate(told) if loose(model, b.value, b.bound, b.undetermined)]
+    weak = [
+        k
+        for k, (b, single) in enumerate(zip(told, alone, strict=True))
+        if loose(model, b.value, b.bound, b.undetermined, single)
+    ]
     if not weak:
         return expected
 
-    def make(pair: int, mirror: bool) -> Perturbed:
-        return Perturbed(model, job.narrow_factors(model), job.seed + pair, mirror, signs=pair == 0)
+    def make(part: int) -> Perturbed:
+        return Perturbed(model, job.narrow_factors(model), job.seed + part)
 
-    def again(mode: BoundMode) -> list[tuple[Tensor, Tensor | None]]:
+    def again(mode: Perturbed) -> list[tuple[Sequence[Tensor], Tensor | None]]:
         found = job.under(mode)
         tensors = [*found.outs, *found.grads.values()]
-        return [(tensors[k].detach(), mode.err(tensors[k]).und) for k in weak]
+        return [(mode.runs(tensors[k].detach()), mode.err(tensors[k]).und) for k in weak]
 
     bounds = [(told[k].bound, told[k].undetermined) for k in weak]
     share = model.reference_share * (JUMPY if max(model.u, model.u_step) > COARSE else 1.0)

@@ -22,6 +22,7 @@ Terms on a lattice, or of few different sizes, may round mostly one way: see ``d
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -155,8 +156,12 @@ def fresh_sum(
             ctx.record(op, "exact on a lattice", n)
             return Err()
         ctx.record(op, "gamma_N·Σ|x|", n)
-        return Err(whole * (model.factor(n) / ctx.lam), None, None)
-    return Err(None, i.mul_(trend(whole_sums())), None)
+        found = Err(whole * (model.factor(n) / ctx.lam), None, None)
+    else:
+        found = Err(None, i.mul_(trend(whole_sums())), None)
+    size = math.sqrt(float(torch.linalg.vector_norm(s)) ** 2 + float(q.sum()))
+    ctx.alone_of(found.total(), s, size)
+    return found
 
 
 def on_lattice(x: Tensor, whole: Tensor, u: float) -> bool:

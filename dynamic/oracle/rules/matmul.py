@@ -64,6 +64,7 @@ def product(
         s2 = k
         if n <= SHORT or _conspire(a, b, n, model.u):
             ctx.record(op, "gamma_N·|a||b|", n)
+            ctx.alone(model.factor(n))
             extra += model.factor(2 * n if n <= SHORT else n) / ctx.lam
             k = s2 = 0.0
         else:

@@ -180,6 +180,7 @@ def _coordinates(ctx: BoundMode, y: Tensor, x: Tensor) -> Tensor:
         )
         near = torch.nn.functional.interpolate(pool(step, 5, 1, 2), y.shape[2:], mode="nearest")
         total.add_(near, alpha=8 * ctx.u * size / ctx.lam)
+    ctx.alone_of(total, y)
     return total
 
 
@@ -187,7 +188,9 @@ def _coordinates_back(ctx: BoundMode, y: Tensor, size: Tensor) -> Tensor:
     """The same of the gradient: a weight's error times Σ|g| over what went to elements near by (``size``: Σw|g|)."""
     pools = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)
     near = pools[y.dim() - 3](size, 3, 1, 1).mul_(3 ** (y.dim() - 2))
-    return near.mul_(8 * ctx.u * sum(y.shape[2:]) / ctx.lam)
+    near.mul_(8 * ctx.u * sum(y.shape[2:]) / ctx.lam)
+    ctx.alone_of(near, y)
+    return near
 
 
 def _squared_independent(ctx: BoundMode, func: Any, args: Any, kwargs: Any) -> Tensor | None:

@@ -62,6 +62,7 @@ def separable(ctx: BoundMode, y: Tensor, x: Tensor, left: Tensor, right: Tensor,
     a, b, size = left.abs(), right.abs(), x.abs()
     c = (a @ size @ b).mul_((ctx.model.factor(2 * n) + n * ctx.model.u_step) / ctx.lam)
     c += slopes[0] @ size @ b + a @ size @ slopes[1].t()
+    ctx.alone_of(c, y)
     e = ctx.err(x)
     if e.c is not None:
         c += a @ e.c @ b
