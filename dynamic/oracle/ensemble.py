@@ -31,7 +31,7 @@ from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.tables import Beside, Err, either
 
 PAIRS = 2
-POOL = 262139
+POOL = 1048573
 """Random signs kept (a prime: no axis has it as a period); larger tensors repeat them."""
 CELL = {torch.float32: (torch.int32, 14), torch.float64: (torch.int64, 43)}
 """Values whose bits are equal but for so many last ones (9 bits of the significand are left) round alike."""
@@ -47,9 +47,10 @@ CANCELLED = 1e-6
 USUAL = 0.9
 WORTHLESS = 0.25
 BETTER = 4.0
-NEIGHBOURS = 8
+NEIGHBOURS = 4
 """Elements whose mean square stands for each of them; of fewer, four pairs are run and a spread counts twice."""
 UNDERFLOWS = 64
+SAMPLE = 65536
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 STEPS = frozenset({"floor", "ceil", "round", "trunc", "sign", "sgn"})
 UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
@@ -85,7 +86,6 @@ class Perturbed(BoundMode):
         self._seed, self._random = seed, random.Random(seed)
         self._kind: DType = torch.float64 if model.twice else torch.float32
         self._count = 2 * pairs
-        self._none = (None,) * self._count
         self._runs = _Runs(self._count, self._kind)
         self._results: list[Any] = []
         self._parts: list[Any] | None = None
@@ -181,7 +181,7 @@ class Perturbed(BoundMode):
             runs = self._off(value, runs, err.c, err.i)
         if runs is not None and t.shape != value.shape:
             runs = tuple(r.expand(t.shape) for r in runs)
-        self._runs.put(t, runs or self._none)
+        self._runs.put(t, runs or (None,) * self._count)
 
     def _off(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
         """The runs' results with λ times c and i added, in their first of a pair, and taken away."""
@@ -221,9 +221,10 @@ class Perturbed(BoundMode):
     def _draw(self, like: Tensor) -> Tensor:
         """Random signs shaped like a tensor."""
         pool = _pool(like.device, self._kind)
-        count, start = like.numel(), self._random.randrange(POOL)
+        count = like.numel()
+        start = self._random.randrange(max(1, POOL - count) if count <= POOL else POOL)
         if start + count > POOL:
-            pool, start = pool.roll(-start).repeat(-(-count // POOL)), 0
+            pool = pool.repeat(1 + -(-count // POOL))
         return pool[start : start + count].reshape(like.shape)
 
 
@@ -262,36 +263,51 @@ class _Spread:
 
     def __init__(self, value: Tensor) -> None:
         self.value = value
-        self.largest = torch.zeros_like(value)
+        self.largest: Tensor | None = None
         self.squares: Any = 0.0
         self.runs = 0
         self.undetermined: Tensor | None = None
         self.bent = self.moved = 0.0
         self._dims: list[int] = []
-        near = 1
+        self._near = 1
         for d in reversed(range(value.dim())):
-            if near >= NEIGHBOURS:
+            if self._near >= NEIGHBOURS:
                 break
             self._dims.append(d)
-            near *= value.shape[d]
-        self.few = near < NEIGHBOURS
+            self._near *= value.shape[d]
+        self.few = self._near < NEIGHBOURS
 
     def add(self, runs: Sequence[Tensor], und: Tensor | None) -> None:
-        gaps = [torch.sub(r, self.value) for r in runs]
-        for one, other in zip(gaps[::2], gaps[1::2], strict=True):
-            a, b = (g.nan_to_num(0.0, 0.0, 0.0) for g in (one, other))
-            self.moved += float(torch.linalg.vector_norm(a)) ** 2 + float(torch.linalg.vector_norm(b)) ** 2
-            self.bent += float(torch.linalg.vector_norm(a.add_(b))) ** 2
-        for gap in gaps:
-            self.largest = torch.maximum(self.largest, gap.abs_().nan_to_num_(torch.inf), out=self.largest)
-            square = gap.square_()
-            self.squares = self.squares + (square.mean(self._dims, keepdim=True) if self._dims else square)
+        value = self.value.to(runs[0].dtype)
+        for one, other in zip(runs[::2], runs[1::2], strict=True):
+            gaps = (one - value, other - value)
+            squares = [self._squares(g) for g in gaps]
+            if not all(math.isfinite(float(q.sum())) for q in squares):
+                lost = ~torch.isfinite(one + other) & torch.isfinite(value)
+                self.undetermined = either(self.undetermined, lost)
+                gaps = tuple(g.nan_to_num_(0.0, 0.0, 0.0) for g in gaps)
+                squares = [self._squares(g) for g in gaps]
+            self.squares = self.squares + squares[0] + squares[1]
+            self.moved += float(squares[0].sum() + squares[1].sum())
+            self.bent += float(self._squares(gaps[0] + gaps[1]).sum())
+            found = torch.maximum(gaps[0].abs_(), gaps[1].abs_())
+            self.largest = found if self.largest is None else torch.maximum(self.largest, found, out=self.largest)
         self.runs += len(runs)
         self.undetermined = either(self.undetermined, und)
 
+    def _squares(self, gap: Tensor) -> Tensor:
+        """Their sums over neighbours, in float64."""
+        return torch.linalg.vector_norm(gap, 2, self._dims, keepdim=True, dtype=torch.float64).square_()
+
+    @property
+    def curved(self) -> bool:
+        """Mirrored runs are no mirrors."""
+        return self.bent > BENT * self.moved
+
     def bound(self) -> Tensor:
-        """At least twice the root mean square where only few values tell of it."""
-        return torch.maximum(self.largest, (self.squares / self.runs).sqrt_().mul_(2.0 if self.few else 1.0))
+        """At least the root mean square; twice that where only few values tell of it."""
+        mean = self.squares.div(self.runs * self._near).sqrt_().mul_(2.0 if self.few else 1.0)
+        return torch.maximum(self.largest, mean).double()
 
 
 def spreads(
@@ -314,39 +330,43 @@ def spreads(
         mode = make(part)
         for one, (runs, und) in zip(kept, again(mode), strict=True):
             one.add(runs, und)
-        if mode.lost or all(s.bent > BENT * s.moved for s in kept):
+        if mode.lost or all(s.curved for s in kept):
             return None
         sure = sure and not mode.unsure
-        if not any(_sharper(s, share, *b) for s, b in zip(kept, bounds, strict=True)):
-            return None
-    return [b if s.bent > BENT * s.moved else _smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
+    found = [None if s.curved else _smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
+    if not any(f is not None and _sharper(f, b) for f, b in zip(found, bounds, strict=True)):
+        return None
+    return [b if f is None else f for f, b in zip(found, bounds, strict=True)]
 
 
-def _lifted(spread: _Spread, now: Tensor, undetermined: Tensor) -> Tensor:
-    """The undetermined elements that the runs tell to a quarter of the tensor's size: no pole, no choice is near."""
-    near = undetermined & torch.isfinite(spread.value) & (now < _size(spread.value) * WORTHLESS)
-    return near if spread.undetermined is None else near & ~spread.undetermined
-
-
-def _sharper(spread: _Spread, share: float, bound: Tensor, undetermined: Tensor) -> bool:
+def _sharper(now: tuple[Tensor, Tensor], before: tuple[Tensor, Tensor]) -> bool:
     """A quarter of the elements are bounded 4 times as closely, or determined now."""
-    now = spread.bound() * share
-    better = ((now * BETTER < bound) & ~undetermined) | _lifted(spread, now, undetermined)
+    (new, und), (old, lost) = ((_some(bound), _some(und)) for bound, und in (now, before))
+    better = ((new * BETTER < old) & ~lost) | (lost & ~und)
     return float(better.double().mean()) > 0.25
+
+
+def _some(t: Tensor) -> Tensor:
+    """Some 65,536 evenly spaced elements, or all of fewer."""
+    return t.reshape(-1)[:: t.numel() // SAMPLE + 1]
 
 
 def _smaller(spread: _Spread, share: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
     """The running bound where the runs are undetermined. Else at least the element's own spread, and the share of the
     running bound (of the tensor's size, where that is less) that one element in ten has used: a few runs may all miss
-    what moves one element, not what moves all of its kind."""
-    now = (spread.bound() * share).nan_to_num_(torch.inf)
-    lifted = _lifted(spread, now, undetermined) & sure
-    most = bound.nan_to_num(torch.inf).clamp_(max=_size(spread.value)).masked_fill_(undetermined, torch.inf)
-    ratio = (now / most)[most > 0]
-    ratio = ratio[:: ratio.numel() // POOL + 1]
+    what moves one element, not what moves all of its kind. An element that only the running tables call undetermined
+    is lifted where the runs tell it to a quarter of the tensor's size: no pole, no choice is near."""
+    now, size = spread.bound().mul_(share), _size(spread.value)
+    some, most = _some(now), _some(bound).nan_to_num(torch.inf).clamp_(max=size)
+    ratio = (some / most)[(most > 0) & ~_some(undetermined)]
     used = float(ratio.kthvalue(max(1, int(ratio.numel() * USUAL))).values) if ratio.numel() else 0.0
-    floor = torch.where(undetermined, 0.0, most * used)
-    least = torch.minimum(bound, now.maximum(floor))
+    least = torch.maximum(now, bound.clamp(max=size).mul_(used))
+    least = torch.minimum(bound, least, out=least)
     if spread.undetermined is not None:
         least = torch.where(spread.undetermined, bound, least)
+    if not bool(undetermined.any()):
+        return least, undetermined
+    lifted = undetermined & torch.isfinite(spread.value) & (now < size * WORTHLESS) & sure
+    if spread.undetermined is not None:
+        lifted &= ~spread.undetermined
     return torch.where(lifted, now, least), undetermined & ~lifted

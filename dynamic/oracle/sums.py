@@ -42,6 +42,8 @@ SAMPLE = 128
 ROWS = 8
 DISTINCT = 64
 FEW = 256
+PIECE = 1 << 18
+"""Elements of which a copy is made at a time."""
 TREND = 2.0
 
 
@@ -164,6 +166,20 @@ def fresh_sum(
     return found
 
 
+def norm(x: Tensor, p: int, dims: tuple[int, ...], keepdim: bool = False) -> Tensor:
+    """The 1- or 2-norm over ``dims``: torch's own kernel is 5 to 30 times slower where the last axis is kept."""
+    if x.dim() - 1 in dims or not x.dim():
+        return torch.linalg.vector_norm(x, p, dims, keepdim=keepdim)
+    sums = [
+        (part.abs() if p == 1 else part.square()).sum(dims, keepdim=True)
+        for part in x.split(max(1, PIECE // max(1, x[0].numel())))
+    ]
+    found = torch.stack(sums).sum(0) if 0 in dims else torch.cat(sums)
+    if not keepdim:
+        found = found.reshape([n for d, n in enumerate(x.shape) if d not in dims])
+    return found if p == 1 else found.sqrt_()
+
+
 def on_lattice(x: Tensor, whole: Tensor, u: float) -> bool:
     """True where every term is a multiple of one power of two g and Σ|x| <= g/u: then any partial sum, in any order,
     is a multiple of g of at most 1/u steps, hence exact."""
@@ -183,7 +199,6 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         n *= x.shape[d]
     if n == 0 or x.numel() == 0:
         return Err()
-    norm = torch.linalg.vector_norm
     few, mass = x, None
     if n > FEW and _mostly_small(x, ctx.u / n):
         small = x.abs()
@@ -244,7 +259,7 @@ def drift(
     At partial sums of one binade, added in any order, the roundings of terms that are multiples of ulp/1024 are those
     of the terms themselves: |Σ (round(x/ulp) − x/ulp)|·ulp; taken for the sum's binade and the one below.
     """
-    size = torch.maximum(s.abs(), torch.linalg.vector_norm(x, 2, dims, keepdim=keepdim))
+    size = torch.maximum(s.abs(), norm(x, 2, dims, keepdim=keepdim))
     top = float(size.max())
     if not 0.0 < top < float("inf"):
         return None

@@ -21,7 +21,7 @@ Product = Callable[[Tensor, Tensor], Tensor]
 MMA_DEPTH = 16
 NARROW = 1e-25
 CHUNK = 1 << 18
-"""From so many elements on memory is looked after, a row at a time."""
+"""From so many elements on memory is looked after, some rows at a time."""
 
 
 def product(
@@ -317,12 +317,16 @@ def _stored(ctx: BoundMode, y: Tensor, inner: Tensor, part: Err, alpha: float = 
 
 
 def _rows_beside(total: Tensor, new: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Both whole, or a slice along the first two axes at a time where they are large."""
+    """Both whole, or some slices along the first axis (of one of them, the next) at a time where they are large."""
     if total.numel() < CHUNK or total.dim() < 2:
         yield total, new
-    else:
-        for one, other in zip(total, new, strict=True):
-            yield from zip(one, other, strict=True) if one.dim() > 1 else ((one, other),)
+        return
+    step = CHUNK // 4 // total[0].numel()
+    for one, other in zip(total.split(max(1, step)), new.split(max(1, step)), strict=True):
+        if step:
+            yield one, other
+        else:
+            yield from _rows_beside(one[0], other[0])
 
 
 @rule("convolution")

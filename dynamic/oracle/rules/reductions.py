@@ -10,7 +10,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
 from kcontract.dynamic.oracle.rules.arithmetic import sqrt as sqrt_rule
-from kcontract.dynamic.oracle.sums import axes, sample_rows, structured, sum_terms
+from kcontract.dynamic.oracle.sums import axes, norm, sample_rows, structured, sum_terms
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def variance_error(
         i = (
             None
             if e.i is None
-            else torch.linalg.vector_norm(size * e.i, 2, dims, keepdim=True).mul_(2 / max(divisor, 1))
+            else norm(size * e.i, 2, dims, keepdim=True).mul_(2 / max(divisor, 1))
         )
         second = e.total()
         bend = (second * second).sum(dims, keepdim=True).mul_(ctx.lam / max(divisor, 1))  # type: ignore[operator]
@@ -109,7 +109,7 @@ def variance(
 
 
 @rule("linalg_vector_norm", "norm")
-def norm(
+def vector_norm(
     ctx: BoundMode, y: Tensor, x: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, **kwargs: Any
 ) -> Err:
     """y = (Σ|x|^p)^(1/p): p = 2: (Σ|x|e/y and the sum's error of x² over 2y, the

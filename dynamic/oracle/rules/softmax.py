@@ -11,7 +11,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
-from kcontract.dynamic.oracle.sums import axes, sum_terms
+from kcontract.dynamic.oracle.sums import axes, norm, sum_terms
 from kcontract.dynamic.oracle.tables import Err, plus
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def sum_of_exps(ctx: BoundMode, e: Err, p: Tensor, depth: Tensor, dims: tuple[in
     carried = Err(None if e.c is None else p * e.c, None if e.i is None else p * e.i, e.und)
     found = sum_terms(ctx, "softmax", p, carried, one, dims, True)
     own = depth.mul(2.4).add_(5).mul_(p)
-    size = torch.linalg.vector_norm(own.nan_to_num_(0.0), 2, dims, keepdim=True).mul_(ctx.u)
+    size = norm(own.nan_to_num_(0.0), 2, dims, keepdim=True).mul_(ctx.u)
     return Err(found.c, size if found.i is None else torch.hypot(found.i, size), found.und)
 
 
