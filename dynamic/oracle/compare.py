@@ -17,6 +17,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import Tensor, form
 from kcontract.dynamic.oracle.mode import Choice
 from kcontract.dynamic.oracle.run import Bounded, Expected
+from kcontract.dynamic.oracle.tables import anywhere
 from kcontract.errors import InputError
 from kcontract.model import Contract, NanPolicy, Subnormals
 
@@ -141,10 +142,10 @@ def compare(
             over = torch.where((found == 0) & (y.abs() < kind.tiny), 0.0, over)
         required = float((over * lam / bound.clamp(min=1e-300)).max().clamp(min=0.0))
     for reason, mask in (("nan", wrong_nan), ("inf", wrong_inf)):
-        if bool(mask.any()):
+        if anywhere(mask):
             at = tuple(int(k) for k in mask.nonzero()[0])
             return _at(name, reason, at, found, rounded, allowed, math.inf, required, masks)
-    bad = bool(wrong.any())
+    bad = anywhere(wrong)
     worst = int((torch.where(wrong, ratio, -1.0) if bad else ratio).reshape(-1).argmax())
     at = tuple(int(k) for k in torch.unravel_index(torch.tensor(worst), ratio.shape)) if ratio.dim() else ()
     return _at(name, "value" if bad else "", at, found, y, allowed, float(ratio[at]), required, masks)
@@ -176,10 +177,10 @@ def _exact(candidate: Tensor, expected: Bounded) -> Comparison:
     wrong = candidate.long() != expected.value.long()
     if expected.choice is not None:
         wrong = wrong & ~acceptable(candidate, expected)
-    elif bool(wrong.any()):
+    elif anywhere(wrong):
         wrong = wrong & ~expected.undetermined
     masks = {"value": int(wrong.sum()), "undetermined": int(expected.undetermined.sum())}
-    bad = bool(wrong.any())
+    bad = anywhere(wrong)
     at = tuple(int(k) for k in wrong.nonzero()[0]) if bad else ()
     if not bad:
         return Comparison(True, expected.name, "", (), 0.0, 0.0, 0.0, 0.0, 0.0, masks)

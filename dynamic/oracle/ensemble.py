@@ -28,7 +28,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
 from kcontract.dynamic.oracle.mode import BoundMode, Operation, shaped
 from kcontract.dynamic.oracle.model import Accumulation
-from kcontract.dynamic.oracle.tables import Beside, Err, either
+from kcontract.dynamic.oracle.tables import Beside, Err, anywhere, either
 
 PAIRS = 2
 POOL = 1048573
@@ -89,7 +89,7 @@ class Perturbed(BoundMode):
         self._runs = _Runs(self._count, self._kind)
         self._results: list[Any] = []
         self._parts: list[Any] | None = None
-        self._common: dict[tuple[int, str], tuple[int, int]] = {}
+        self._common: dict[str, tuple[Tensor, Tensor]] = {}
         self.unsure = self.lost = False
 
     def runs(self, t: Tensor) -> tuple[Tensor, ...]:
@@ -186,24 +186,24 @@ class Perturbed(BoundMode):
     def _off(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
         """The runs' results with λ times c and i added, in their first of a pair, and taken away."""
         plain = value.to(self._kind)
-        zeros = plain == 0 if self.model.eta else None
-        if zeros is not None and not bool(zeros.any()):
-            zeros = None
+        zeros = plain == 0 if self.model.eta and int(torch.count_nonzero(plain)) < plain.numel() else None
         c, i = (part if part is None else self._of_zeros(part.to(self._kind), zeros) for part in (c, i))
         whole, shift = CELL[self._kind]
-        cells = plain.view(whole).add(self._random.getrandbits(31)).bitwise_right_shift_(shift)
+        each = (self._count // 2,) + (1,) * value.dim()
+        noise: Tensor | None = None
+        if i is not None:
+            cells = plain.view(whole).add(self._random.getrandbits(31)).bitwise_right_shift_(shift)
+            odd = torch.tensor([self._random.getrandbits(31) | 1 for _ in range(each[0])], dtype=whole)
+            alike = cells.mul(odd.to(value.device).reshape(each)).view(self._kind)
+            noise = torch.copysign(i, alike).addcmul_(self._draw(alike), i, value=0.5)  # never 0
+        if c is not None:
+            one, own = (s.to(value.device).reshape(each) for s in self._shared(self.current))
+            signs = self._draw(plain.expand(each[0], *value.shape)).add(one).addcmul_(plain.sign(), own).mul_(c)
+            noise = signs if noise is None else noise.add_(signs)
         made: list[Tensor] = []
-        for pair in range(self._count // 2):
-            noise: Tensor | None = None
-            if i is not None:
-                alike = cells.mul(self._random.getrandbits(31) | 1).view(self._kind)
-                noise = torch.copysign(i, alike).addcmul_(self._draw(value), i, value=0.5)  # never 0
-            if c is not None:
-                one, own = self._shared(pair, self.current)
-                signs = self._draw(value).add(one).add_(plain.sign(), alpha=own).mul_(c)
-                noise = signs if noise is None else noise.add_(signs)
+        for pair, part in enumerate(noise.unbind()):  # type: ignore[union-attr]
             for k, size in ((2 * pair, self.lam), (2 * pair + 1, -self.lam)):
-                made.append(torch.add(plain, noise, alpha=size) if runs is None else runs[k].add_(noise, alpha=size))
+                made.append(torch.add(plain, part, alpha=size) if runs is None else runs[k].add_(part, alpha=size))
         return tuple(made)
 
     def _of_zeros(self, part: Tensor, zeros: Tensor | None) -> Tensor:
@@ -212,11 +212,13 @@ class Perturbed(BoundMode):
             return part
         return part.masked_fill(zeros & (part <= self.model.eta * UNDERFLOWS), 0.0)
 
-    def _shared(self, pair: int, op: str) -> tuple[int, int]:
-        if (pair, op) not in self._common:
-            draw = random.Random(f"{self._seed} {pair} {op}")
-            self._common[pair, op] = (draw.choice((-1, 1)), draw.choice((-1, 1)))
-        return self._common[pair, op]
+    def _shared(self, op: str) -> tuple[Tensor, Tensor]:
+        """Two signs a pair that all operations of one name have in common."""
+        if op not in self._common:
+            draw = random.Random(f"{self._seed} {op}")
+            signs = torch.tensor([[draw.choice((-1.0, 1.0)) for _ in range(self._count // 2)] for _ in range(2)])
+            self._common[op] = (signs[0].to(self._kind), signs[1].to(self._kind))
+        return self._common[op]
 
     def _draw(self, like: Tensor) -> Tensor:
         """Random signs shaped like a tensor."""
@@ -364,7 +366,7 @@ def _smaller(spread: _Spread, share: float, sure: bool, bound: Tensor, undetermi
     least = torch.minimum(bound, least, out=least)
     if spread.undetermined is not None:
         least = torch.where(spread.undetermined, bound, least)
-    if not bool(undetermined.any()):
+    if not anywhere(undetermined):
         return least, undetermined
     lifted = undetermined & torch.isfinite(spread.value) & (now < size * WORTHLESS) & sure
     if spread.undetermined is not None:

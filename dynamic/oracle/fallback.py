@@ -9,7 +9,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from kcontract.dynamic.oracle.dtypes import Tensor
-from kcontract.dynamic.oracle.tables import Err, either, plus
+from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -44,7 +44,7 @@ def variation(ctx: BoundMode, y: Tensor, at: Callable[[Tensor], Tensor], x: Tens
     spread = torch.maximum(up, down)
     lost = torch.isnan(spread) & torch.isfinite(y)
     gain = (spread / reach).nan_to_num_(0.0)
-    und = either(err.und, lost) if bool(lost.any()) else err.und
+    und = either(err.und, lost) if anywhere(lost) else err.und
     return Err(None if err.c is None else gain * err.c, None if err.i is None else gain * err.i, und), gain
 
 

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from kcontract.dynamic.oracle.dtypes import Tensor
-from kcontract.dynamic.oracle.tables import Err, plus
+from kcontract.dynamic.oracle.tables import Err, anywhere, plus
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -205,7 +205,7 @@ def sum_terms(ctx: BoundMode, op: str, x: Tensor, e: Err, s: Tensor, dims: tuple
         small.masked_fill_(small > norm(x, 1, dims, keepdim=True).mul_(ctx.u / n), 0.0)
         few = torch.where(small > 0, 0.0, x)
         n = max(1, int(torch.count_nonzero(few, dims).max()))
-        mass = small.sum(dims, keepdim=keepdim).div_(ctx.lam) if bool(small.any()) else None
+        mass = small.sum(dims, keepdim=keepdim).div_(ctx.lam) if anywhere(small > 0) else None
     rows = functools.cache(lambda: sample_rows(few, dims))
     new = fresh_sum(
         ctx,

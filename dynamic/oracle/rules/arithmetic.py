@@ -10,7 +10,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
-from kcontract.dynamic.oracle.tables import EXACT, Err, either, plus
+from kcontract.dynamic.oracle.tables import EXACT, Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -82,7 +82,7 @@ def add(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, alpha: float = 1, **kwargs
 def _unless_whole(ctx: BoundMode, fresh: Tensor, y: Tensor, a: Tensor) -> Tensor:
     """``fresh`` without what whole numbers of at most 1/u would add (an operand and the sum tell of the other)."""
     few = y.reshape(-1)[:16]
-    if not bool((few == few.floor()).any()):
+    if not anywhere(few == few.floor()):
         return fresh
     return fresh.masked_fill_(
         (y == y.floor()) & (a == a.floor()) & (y.abs() <= 1 / ctx.u) & (a.abs() <= 1 / ctx.u), 0.0
@@ -169,7 +169,7 @@ def div(ctx: BoundMode, y: Tensor, a: Any, b: Any, *, rounding_mode: str | None 
     if e is not None:
         den = den.sub_(e, alpha=ctx.lam)
         pole = (den <= 0) & (e > 0)
-        if bool(pole.any()):
+        if anywhere(pole):
             den.masked_fill_(pole, torch.inf)
         else:
             pole = None
@@ -230,7 +230,7 @@ def sqrt(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
     up = clean(((x + reach).sqrt_() - y) / reach)
     gain = torch.maximum(gain, up)
     fails = (x > 0) & (x < reach) & (total > ctx.model.eta * 4)
-    return linear(ctx, y, [(ctx.err(x), gain, x)], ctx.fresh(y, 2.0), fails if bool(fails.any()) else None)
+    return linear(ctx, y, [(ctx.err(x), gain, x)], ctx.fresh(y, 2.0), fails if anywhere(fails) else None)
 
 
 @rule("rsqrt")
@@ -242,7 +242,7 @@ def rsqrt(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
         low = x - total * ctx.lam
         pole = (low <= 0) & (total > 0)
         gain = clean(low.clamp_(min=0.0).pow_(-1.5).mul_(0.5))
-        if bool(pole.any()):
+        if anywhere(pole):
             gain.masked_fill_(pole, 0.0)
         else:
             pole = None

@@ -17,7 +17,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.fallback import variation
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
-from kcontract.dynamic.oracle.tables import Err, either, plus
+from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -66,7 +66,7 @@ def _log(name: str, scale: float) -> None:
             pole = (low <= 0) & (x > 0)
             gain = clean(low.clamp_(min=0.0).reciprocal_().mul_(scale))
             gain.masked_fill_(pole, 0.0)
-            pole = pole if bool(pole.any()) else None
+            pole = pole if anywhere(pole) else None
         return linear(ctx, y, [(ctx.err(x), gain)], ctx.fresh(y, 3.0) + 6 * scale * ctx.u, pole)
 
     apply.__doc__ = f"y = {name}(x): {scale:.3g}·e/(x − λe) + 3u|y| + {6 * scale:.3g}u; undetermined where x <= λe."
@@ -97,7 +97,7 @@ def xlogy(ctx: BoundMode, y: Tensor, x: Any, o: Any) -> Err:
         steep = clean(low.clamp_(min=0.0).reciprocal_()).masked_fill_(low <= 0, 0.0)
         gain_o = clean(x.abs() * steep)
         gain_x = gain_x if gain_x is None else torch.addcmul(gain_x, steep, reach_o, value=ctx.lam)
-    pole = pole if pole is not None and bool(pole.any()) else None
+    pole = pole if pole is not None and anywhere(pole) else None
     fresh = clean(ctx.fresh(y, 4.0).add_(x.abs(), alpha=6 * ctx.u))
     return linear(ctx, y, [(ex, gain_x, x), (eo, gain_o, o)], fresh, pole)
 
@@ -111,7 +111,7 @@ def log1p(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
         low = x + 1 - e * ctx.lam
         pole = (low <= 0) & (x > -1)
         gain = clean(low.clamp_(min=0.0).reciprocal_()).masked_fill_(pole, 0.0)
-        pole = pole if bool(pole.any()) else None
+        pole = pole if anywhere(pole) else None
     return linear(ctx, y, [(ctx.err(x), gain)], ctx.fresh(y, 4.0), pole)
 
 
@@ -198,7 +198,7 @@ def silu(ctx: BoundMode, y: Tensor, x: Tensor) -> Err:
 def beyond_exp(ctx: BoundMode, y: Tensor, x: Tensor) -> Tensor | None:
     """What may be lost where exp(−x) overflows (to within a few roundings), or σ(x) is flushed on the way to y."""
     edge = 1 - math.log(ctx.model.largest)
-    if not y.numel() or not bool((x < edge).any()):
+    if not y.numel() or not anywhere(x < edge):
         return None
     size = ctx.jump(y.abs()).add_(clean(x.abs()), alpha=ctx.model.eta)
     return clean(size).masked_fill_(x >= edge, 0.0)

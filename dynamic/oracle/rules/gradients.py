@@ -15,7 +15,7 @@ from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
 from kcontract.dynamic.oracle.rules.functions import beyond_exp
 from kcontract.dynamic.oracle.rules.selection import kinked
-from kcontract.dynamic.oracle.tables import Err, plus
+from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -133,3 +133,31 @@ def hardsigmoid_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err
     """d = 1/6 inside ±3, else 0; + 2u|y|."""
     e = kinked(ctx, y, g, x, [-3.0, 3.0], lambda: ((x > -3) & (x < 3)).to(x.dtype) / 6, 1 / 6)
     return Err(e.c, plus(e.i, ctx.fresh(y, 2.0)), e.und)
+
+
+@rule("smooth_l1_loss_backward", "huber_loss_backward")
+def clipped_difference(
+    ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, target: Tensor, reduction: int, bound: float
+) -> Err:
+    """y = k·g·clip(d, −b, b), d = x − target, in units of b for smooth L1; k = 1/N where a mean is taken (``reduction``
+    1). |clip|·k·e_g + k|g|(e_x + e_t) where |d| <= b + λ(e_x + e_t), + 5u|y|: a clip is continuous. For b = 0, the
+    sign, either sign where |d| <= λ(e_x + e_t)."""
+    ex, et = ctx.err(x), ctx.err(target)
+    unit = 1 / bound if bound and ctx.current.startswith("smooth") else 1.0
+    k = unit / (y.numel() if reduction == 1 else 1)
+    size = g.abs() * k
+    d = x - target
+    total = plus(ex.total(), et.total())
+    eg, jump, slope = ctx.err(g), None, None
+    if total is not None:
+        reach = total * ctx.lam
+        near = d.abs().sub_(reach) <= bound
+        if bound:
+            slope = near.to(y.dtype).mul_(size)
+        else:
+            jump = ctx.jump((near & (reach > 0)).to(y.dtype).mul_(size), 2.0)
+    clip = None if eg.exact else (d.clamp(-bound, bound) if bound else d.sign()).abs_().mul_(k)
+    parts = [(eg, clip, g), (Err(jump), 1)]
+    if bound:
+        parts += [(ex, slope, x), (et, slope, target)]
+    return linear(ctx, y, parts, ctx.fresh(y, 5.0), either(ex.und, et.und))

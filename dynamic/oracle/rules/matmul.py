@@ -12,7 +12,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
 from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, trend
-from kcontract.dynamic.oracle.tables import Err, either, plus
+from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -213,7 +213,7 @@ def _scaled_down(t: Tensor) -> tuple[float, Tensor | None]:
         return top, None
     if least < NARROW * top:
         size = t.abs()
-        if bool(((size < NARROW * top) & (size > 0)).any()):
+        if anywhere((size < NARROW * top) & (size > 0)):
             return top, None
     return top, torch.mul(t, 1 / top, out=t.new_empty(t.shape, dtype=torch.float32))
 

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
-from kcontract.dynamic.oracle.tables import EXACT, Err, either, plus
+from kcontract.dynamic.oracle.tables import EXACT, Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -65,7 +65,7 @@ def index_doubt(ctx: BoundMode, args: Any) -> bool:
     """True where an integer or bool argument may differ: then the whole result is undetermined."""
     leaves = torch.utils._pytree.tree_leaves(args)
     masks = [ctx.err(a).und for a in leaves if isinstance(a, torch.Tensor) and not a.is_floating_point()]
-    return any(m is not None and bool(m.any()) for m in masks)
+    return any(m is not None and anywhere(m) for m in masks)
 
 
 def _lost(y: Any) -> Any:
@@ -229,7 +229,7 @@ def max_pool(ctx: BoundMode, y: Any, x: Tensor, *args: Any, **kwargs: Any) -> tu
     total = value.total()
     slack = 0.0 if total is None else 2 * ctx.lam * total
     doubt = (out - second) <= slack
-    return value, Err(None, None, doubt if bool(doubt.any()) else None)
+    return value, Err(None, None, doubt if anywhere(doubt) else None)
 
 
 @rule("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward")

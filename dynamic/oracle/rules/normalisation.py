@@ -10,7 +10,7 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean
 from kcontract.dynamic.oracle.rules.reductions import variance_error
-from kcontract.dynamic.oracle.tables import Err, either, plus
+from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -29,7 +29,7 @@ def rstd_error(ctx: BoundMode, var: Tensor, ev: Err, eps: float) -> Err:
     gain = gain.nan_to_num_(0.0, 0.0)
     c = None if ev.c is None else ev.c * gain
     i = None if ev.i is None else ev.i * gain
-    return Err(c, plus(i, r * (3 * ctx.u)), either(ev.und, pole if bool(pole.any()) else None))
+    return Err(c, plus(i, r * (3 * ctx.u)), either(ev.und, pole if anywhere(pole) else None))
 
 
 def normalised(

@@ -11,7 +11,7 @@ from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import clean, linear
 from kcontract.dynamic.oracle.rules.arithmetic import sqrt as sqrt_rule
 from kcontract.dynamic.oracle.sums import axes, norm, sample_rows, structured, sum_terms
-from kcontract.dynamic.oracle.tables import Err, either, plus
+from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -139,7 +139,7 @@ def vector_norm(
     high = (power + reach).pow_(1 / p)
     gain = clean(torch.maximum(y - low, high - y) / reach)
     flushed = (power > 0) & (power < reach)
-    return linear(ctx, y, [(es, gain)], ctx.fresh(y, 3.0), flushed if bool(flushed.any()) else None)
+    return linear(ctx, y, [(es, gain)], ctx.fresh(y, 3.0), flushed if anywhere(flushed) else None)
 
 
 def largest_error(e: Err, dims: tuple[int, ...], keepdim: bool) -> Err:
@@ -216,7 +216,7 @@ def choice(ctx: BoundMode, x: Tensor, index: Tensor, value: Tensor, dim: int, ke
         slack = (whole + whole.amax(dim, keepdim=True)) * ctx.lam
         several = ((x - best).abs_() <= slack).sum(dim, keepdim=keepdim) > 1
     ctx.choose(index, x, e, dim, keepdim)
-    return Err(None, None, several if bool(several.any()) else None)
+    return Err(None, None, several if anywhere(several) else None)
 
 
 @rule("prod")

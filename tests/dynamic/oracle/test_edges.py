@@ -114,3 +114,27 @@ def test_roundings_that_repeat_in_a_loop_add_up(decay: float) -> None:
     found = compare(loop(x), right)
     assert found.ok and found.required < 4
     assert not compare(loop(x) * 1.01, right).ok
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("bound", [0.0, 0.5, 2.0])
+def test_the_gradient_of_a_clipped_difference(reduction: str, bound: float) -> None:
+    """Smooth L1 and Huber: a clip has no jump, so that no bound stands at its corners; the sign has one at 0."""
+    for loss in (F.smooth_l1_loss, F.huber_loss)[: 2 if bound else 1]:
+        option = {"beta": bound} if loss is F.smooth_l1_loss else {"delta": bound}
+
+        def reference(x: Any, t: Any, loss: Any = loss, option: Any = option) -> Any:
+            return loss(x * 1.1, t, reduction=reduction, **option)
+
+        generator = torch.Generator().manual_seed(3)
+        x, t = (torch.randn(64, 32, generator=generator).requires_grad_() for _ in range(2))
+        with torch.no_grad():
+            x[0] = (t[0] + bound) / 1.1  # on a corner
+        told = run(reference, [x, t], grads=True)
+        found = torch.autograd.grad(reference(x, t), [x, t], told.upstream[0])
+        for g, right in zip(found, told.grads.values(), strict=True):
+            assert compare(g, right).ok
+            assert not compare(g * 1.0001, right).ok and not compare(g + g.abs().max() * 1e-5, right).ok
+            if bound:
+                assert float(right.bound.max()) < 1e-4 * float(right.value.abs().max())
+                assert not bool(right.undetermined.any())
