@@ -99,6 +99,8 @@ def _describe(func: Any) -> Operation:
     )
 
 
+PIECE = 1 << 16
+"""Elements of a large pointwise operation whose errors are worked out at a time."""
 REPEATS = 256
 """Operations of one name and shape after which their roundings are no longer taken as independent. Chosen: a sum of
 4,000 equal addends and a moving average of 5,000 steps needed λ 10 and 13 without it."""
@@ -122,6 +124,7 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         self.model, self.lam, self.u = model, model.lam, model.u
         self.tables = Tables()
         self._repeats: dict[tuple[str, torch.Size], int] = {}
+        self._whole: tuple[str, torch.Size] | None = None
         self.estimated: set[str] = set()
         self.branches: set[str] = set()
         self.scalars: dict[float, Err] = {}
@@ -149,8 +152,10 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         In a loop of many steps (``y = y + d``) roundings repeat with one sign as long as y keeps its exponent. So from
         REPEATS operations of one name and shape on each counts more, until n of them have grown with n, not its root.
         """
-        key = (self.current, y.shape)
-        self._repeats[key] = count = self._repeats.get(key, 0) + 1
+        key = self._whole or (self.current, y.shape)
+        count = self._repeats.get(key, 0) + 1
+        if self._whole is None:
+            self._repeats[key] = count
         return self.with_eta(y.abs(), k * self.u * max(1.0, count / REPEATS) ** 0.5)
 
     def with_eta(self, size: Tensor, factor: float) -> Tensor:
@@ -279,6 +284,42 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         if what.base in WHOLE and not y.is_floating_point():
             doubt = any(not self.err(a).exact for a in operands)
             return (Err(None, None, torch.ones_like(y, dtype=torch.bool)) if doubt else EXACT,)
+        if what.pointwise and isinstance(y, torch.Tensor) and y.numel() >= 4 * PIECE and self._whole is None:
+            found = self._in_pieces(what, y, args, kwargs)
+            if found is not None:
+                return (found,)
+        return self._at_once(what, y, args, kwargs)
+
+    def _in_pieces(self, what: Operation, y: Tensor, args: Any, kwargs: dict[str, Any]) -> Err | None:
+        """The error of a large pointwise result, some elements at a time: what a rule makes on the way stays in the
+        cache. None where the operands are not laid out alike."""
+        size = y.numel()
+        for t in (y, *args, *kwargs.values()):
+            if isinstance(t, torch.Tensor) and t.numel() != 1 and not (t.shape == y.shape and t.is_contiguous()):
+                return None
+        parts: list[Tensor | None] = [None, None, None]
+        self._whole = (what.base, y.shape)
+        try:
+            for low in range(0, size, PIECE):
+
+                def cut(t: Any, low: int = low) -> Any:
+                    if not isinstance(t, torch.Tensor) or t.numel() == 1:
+                        return t
+                    return t.as_strided((min(PIECE, size - low),), (1,), t.storage_offset() + low)
+
+                (err,) = self._at_once(what, cut(y), tuple(map(cut, args)), {k: cut(v) for k, v in kwargs.items()})
+                for at, part in enumerate(err):
+                    if part is not None:
+                        whole = parts[at]
+                        if whole is None:
+                            whole = parts[at] = torch.zeros(size, dtype=part.dtype, device=y.device)
+                        whole[low : low + PIECE] = part
+        finally:
+            self._repeats[self._whole] = self._repeats.get(self._whole, 0) + 1
+            self._whole = None
+        return Err(*(None if p is None else p.view(y.shape) for p in parts))
+
+    def _at_once(self, what: Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
         if what.rule is not None:
             errs = what.rule(self, y, *args, **kwargs)
         else:
