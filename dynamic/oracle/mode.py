@@ -33,6 +33,11 @@ WHOLE = frozenset(
     {"mm", "bmm", "mv", "dot", "vdot", "addmm", "baddbmm", "addmv", "convolution", "pow", "prod", "addcmul"}
 )
 """Arithmetic whose rules speak of roundings: of whole numbers it is exact."""
+POINTWISE = frozenset(
+    f"{name}_backward"
+    for name in ("mish", "hardswish", "hardsigmoid", "hardtanh", "softplus", "elu", "leaky_relu", "softshrink")
+)
+"""Operations whose results depend on one element of each operand, though aten does not tag them so."""
 OVERLOADS = {"pow_.Scalar": "Tensor_Scalar", "pow_.Tensor": "Tensor_Tensor"}
 """In-place operations whose functional form has another overload name."""
 
@@ -95,11 +100,11 @@ def _describe(func: Any) -> Operation:
         out_names,
         found,
         None if found else decomposition(functional),
-        torch.Tag.pointwise in functional.tags,
+        torch.Tag.pointwise in functional.tags or base in POINTWISE,
     )
 
 
-PIECE = 1 << 16
+PIECE = 1 << 15
 """Elements of a large pointwise operation whose errors are worked out at a time."""
 REPEATS = 256
 """Operations of one name and shape after which their roundings are no longer taken as independent. Chosen: a sum of
@@ -284,7 +289,7 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         if what.base in WHOLE and not y.is_floating_point():
             doubt = any(not self.err(a).exact for a in operands)
             return (Err(None, None, torch.ones_like(y, dtype=torch.bool)) if doubt else EXACT,)
-        if what.pointwise and isinstance(y, torch.Tensor) and y.numel() >= 4 * PIECE and self._whole is None:
+        if what.pointwise and isinstance(y, torch.Tensor) and y.numel() >= 2 * PIECE and self._whole is None:
             found = self._in_pieces(what, y, args, kwargs)
             if found is not None:
                 return (found,)
