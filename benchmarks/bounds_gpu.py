@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,17 @@ class Record:
                     f"{kernel} {name} {dtype} N={n} {label} {r.output} {r.reason} "
                     f"ratio {r.ratio:.3g} required {r.required:.3g} {r.index} {r.found} {r.wanted} {r.allowed}"
                 )
+
+    def take(self, other: Record) -> None:
+        """Add what another process recorded."""
+        for key, values in other.cases.items():
+            self.cases[key] += values
+        self.alarms += other.alarms
+        self.high += other.high
+        self.refused |= other.refused
+        self.ratios += other.ratios
+        for place, count in other.places.items():
+            self.places[place] += count
 
     def summary(self) -> dict[str, Any]:
         """Counts, histogram a kernel family, and the cases that needed most."""
@@ -362,66 +374,83 @@ def deep(record: Record, device: str, seeds: range) -> None:
                 )
 
 
-def parts(record: Record, device: str, first: int, scale: int) -> Iterator[tuple[str, Callable[[], None]]]:
-    """All parts in order; ``scale`` multiplies the seeds."""
-    seeds = range(first, first + scale)
-    yield "rows", lambda: rows(record, device, seeds, (64, 1000, 4096, 16384))
-    yield "products", lambda: products(record, device, range(first, first + 2 * scale), (64, 512, 4096))
-    yield "convolutions", lambda: convolutions(record, device, seeds)
-    yield "attention", lambda: attention(record, device, seeds)
-    yield "modules", lambda: whole_modules(record, device, range(first, first + max(1, scale // 2)))
-    yield "deep", lambda: deep(record, device, range(first, first + max(1, scale // 2)))
-    if device == "cuda":
-        yield "compiled", lambda: compiled(record, device, range(first, first + 2 * scale))
+PARTS: dict[str, tuple[Callable[[Record, str, range], None], float]] = {
+    "modules": (whole_modules, 1 / 3),
+    "deep": (deep, 1 / 3),
+    "compiled": (compiled, 2),
+    "attention": (attention, 1),
+    "rows": (lambda record, device, seeds: rows(record, device, seeds, (64, 1000, 4096, 16384)), 1),
+    "products": (lambda record, device, seeds: products(record, device, seeds, (64, 512, 4096)), 2),
+    "convolutions": (convolutions, 1),
+}
+"""Each part, the slow ones first, and its seeds for one of ``--scale``."""
+
+
+def one(task: tuple[str, str, int]) -> tuple[str, float, Record, str]:
+    """A part with one seed, in a process of its own: its name, seconds, record, and why it stopped (else empty)."""
+    name, device, seed = task
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    record, began, why = Record(), time.perf_counter(), ""
+    try:
+        PARTS[name][0](record, device, range(seed, seed + 1))
+    except Exception as error:  # one part must not cost the others' figures
+        why = f"{type(error).__name__}: {error}"[:600]
+    return name, time.perf_counter() - began, record, why
 
 
 def main() -> None:
-    """Run everything within ``--limit`` seconds and write ``bounds_gpu.json``."""
+    """Run everything within ``--limit`` seconds and write ``bounds_gpu.json``, anew after each part and seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--first", type=int, default=2000)
     parser.add_argument("--scale", type=int, default=4)
     parser.add_argument("--limit", type=float, default=240.0)
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the device")
     parser.add_argument("--only", default="", help="run this part only")
     args = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    start = time.perf_counter()
+    tasks = [
+        (name, args.device, args.first + seed)
+        for name, (_, share) in PARTS.items()
+        if args.only in ("", name) and (name != "compiled" or args.device == "cuda")
+        for seed in range(max(1, round(args.scale * share)))
+    ]
     record = Record()
-    cost = eager.overhead(args.device, 10)
-    for case, *values in cost:
+    args.out.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(args.jobs) as pool:
+        done = pool.imap_unordered(one, tasks)
+        for _ in tasks:
+            try:
+                name, seconds, found, why = done.next(max(1.0, args.limit - (time.perf_counter() - start)))
+            except multiprocessing.TimeoutError:
+                print(f"out of time: {len(tasks)} parts and seeds were asked for", flush=True)
+                break
+            record.take(found)
+            summary = record.summary()
+            print(
+                f"{name}: {seconds:.0f} s, {summary['runs']} runs so far, {len(summary['alarms'])} alarms, "
+                f"most λ {summary['required λ max']:.2f} {'STOPPED ' + why if why else ''}",
+                flush=True,
+            )
+            (args.out / "bounds_gpu.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+        pool.terminate()
+    summary = record.summary()
+    for case, *values in eager.overhead(args.device, 10):
         print(
             f"overhead, {case}: run {values[0]:.2f} ms, with gradients {values[1]:.2f} ms, compare {values[2]:.2f} ms"
         )
-    start = time.perf_counter()
-    for name, part in parts(record, args.device, args.first, args.scale):
-        if args.only not in ("", name):
-            continue
-        if time.perf_counter() - start > args.limit:
-            print(f"out of time before {name}")
-            break
-        began = time.perf_counter()
-        try:
-            part()
-        except Exception as error:  # one part must not cost the others' figures
-            print(f"{name} stopped: {type(error).__name__}: {error}"[:600])
-        found = record.summary()
-        found["overhead ms"] = {case: [round(v, 3) for v in values] for case, *values in cost}
-        print(
-            f"{name}: {time.perf_counter() - began:.0f} s, {found['runs']} runs so far, "
-            f"{len(found['alarms'])} alarms, most λ {found['required λ max']:.2f}",
-            flush=True,
-        )
-        args.out.mkdir(parents=True, exist_ok=True)
-        (args.out / "bounds_gpu.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    found = record.summary()
-    for line in found["alarms"][:25]:
+        summary.setdefault("overhead ms", {})[case] = [round(v, 3) for v in values]
+    (args.out / "bounds_gpu.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    for line in summary["alarms"][:25]:
         print("ALARM", line)
-    for case, value in list(found["required λ by case"].items())[:25]:
+    for case, value in list(summary["required λ by case"].items())[:25]:
         print(f"most λ: {case} {value}")
-    for kernel, counts in found["histogram"].items():
-        print(kernel, dict(zip(found["histogram edges"], counts, strict=True)))
+    for kernel, counts in summary["histogram"].items():
+        print(kernel, dict(zip(summary["histogram edges"], counts, strict=True)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,14 @@ class Policy:
     subnormals: Subnormals = Subnormals.FLUSH
     saturate: bool = False
     tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None and not 0 <= self.tolerance < math.inf:
+            raise InputError(f"a tolerance of {self.tolerance} is none: give a number that is 0 or more")
+        for name, kind in (("nan", NanPolicy), ("subnormals", Subnormals)):
+            if not isinstance(getattr(self, name), kind):
+                words = ", ".join(f"{kind.__name__}.{k.name}" for k in kind)
+                raise InputError(f"the policy for {name} is {getattr(self, name)!r}: give one of {words}")
 
     @staticmethod
     def of(contract: Contract) -> Policy:
@@ -79,6 +88,8 @@ def compare(
     A whole number may come in an integer type of another width, a bool as 0 and 1; no float stands for either. Raises
     ``InputError`` where the candidate is no tensor.
     """
+    if isinstance(expected, Expected):
+        raise InputError("one output is compared with all that is expected: give told.outputs[0], or use compare_all")
     policy = policy or Policy()
     name = expected.name
     if not isinstance(candidate, torch.Tensor):
@@ -249,9 +260,16 @@ def judge_subnormals(
 
 
 def compare_all(
-    candidate: list[Tensor], expected: Expected, policy: Policy | None = None, brief: bool = False
+    candidate: Sequence[Tensor], expected: Expected, policy: Policy | None = None, brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """Every output in order; a missing or surplus output is a ``shape`` failure of its own."""
+    """Every output in order; a missing or surplus output is a ``shape`` failure of its own. Raises ``InputError`` where
+    the candidate's results are no list (a lone tensor is one output)."""
+    if not isinstance(expected, Expected):
+        raise InputError("all outputs are compared with one: give what oracle.run returned, or use compare")
+    if isinstance(candidate, torch.Tensor):
+        candidate = [candidate]
+    if not isinstance(candidate, (list, tuple)):
+        raise InputError(f"the candidate's results are a {type(candidate).__name__}: give a list of tensors")
     lam = expected.model.lam
     found = [compare(c, e, policy, lam, brief) for c, e in zip(candidate, expected.outputs, strict=False)]
     if len(candidate) != len(expected.outputs):

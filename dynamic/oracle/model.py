@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kcontract.dynamic.oracle.dtypes import DType, Format, form
+from kcontract.dynamic.oracle.dtypes import FORMATS, DType, Format, form
 from kcontract.errors import InputError
 from kcontract.model import Accumulator, Contract
 
@@ -75,8 +75,10 @@ class Accumulation:
         return Accumulation.of(form_of("float32"), worst=worst)
 
     @staticmethod
-    def of(kind: Format, *, worst: bool = False) -> Accumulation:
-        """Sums kept in ``kind``; for float64 the reference's own error is added."""
+    def of(kind: Format | str | DType, *, worst: bool = False) -> Accumulation:
+        """Sums kept in ``kind`` (a format, its name or its torch dtype); for float64 the reference's own error is
+        added."""
+        kind = _format(kind)
         order = Order.WORST if worst else Order.EXCHANGEABLE
         double = kind.name == "float64"
         eta = 0.0 if double else min(kind.tiny, 2.0**-126)
@@ -87,27 +89,31 @@ class Accumulation:
         """Float32 sums of products whose factors are cut to tf32 (10 bits; truncated by the hardware: u = 2^-10)."""
         return replace(Accumulation.fp32(worst=worst), name="tf32", u_factor=2.0**-10)
 
-    def blocked(self, size: int, kind: Format) -> Accumulation:
+    def blocked(self, size: int, kind: Format | str | DType) -> Accumulation:
         """``size`` terms at a time summed in ``kind``, the block results in this model."""
+        kind = _format(kind)
         if size < 2:
             raise InputError(f"a block of {size} terms is no block; give at least 2")
         return replace(self, name=f"{self.name}, blocks of {size} in {kind.name}", block=size, u_block=kind.u)
 
-    def split(self, parts: int, kind: Format) -> Accumulation:
+    def split(self, parts: int, kind: Format | str | DType) -> Accumulation:
         """Split in ``parts`` sums whose results are rounded to ``kind`` and added in it (split-K, atomics)."""
+        kind = _format(kind)
         if parts < 2:
             raise InputError(f"a sum split in {parts} is not split; give at least 2 parts")
         return replace(self, name=f"{self.name}, {parts} parts in {kind.name}", parts=parts, u_part=kind.u)
 
-    def stepwise(self, kind: Format) -> Accumulation:
+    def stepwise(self, kind: Format | str | DType) -> Accumulation:
         """Each operation's result is stored in ``kind`` before the next one reads it (unfused eager kernels)."""
+        kind = _format(kind)
         largest = min(self.largest, kind.largest)
         return replace(
             self, name=f"{self.name}, steps in {kind.name}", u_step=kind.u, eta_step=kind.eta, largest=largest
         )
 
-    def rounding_operands(self, kind: Format) -> Accumulation:
+    def rounding_operands(self, kind: Format | str | DType) -> Accumulation:
         """Factors of a product that are results themselves are rounded to ``kind`` first, as flash attention does."""
+        kind = _format(kind)
         return replace(self, name=f"{self.name}, computed factors in {kind.name}", u_operand=kind.u)
 
     def keeping_subnormals(self) -> Accumulation:
@@ -130,12 +136,19 @@ class Accumulation:
         return gamma(n, self.u)
 
 
-def form_of(name: str) -> Format:
-    """The format of that name (``float32``). Raises ``InputError`` for an unknown one."""
+def form_of(name: str | DType) -> Format:
+    """The format of that name (``float32``), or of a torch dtype. Raises ``InputError`` for an unknown one."""
     import torch
 
-    dtype: DType = getattr(torch, name, None)
+    dtype: DType = getattr(torch, name, None) if isinstance(name, str) else name
+    if not isinstance(dtype, torch.dtype):
+        known = ", ".join(f.name for f in FORMATS.values())
+        raise InputError(f"no error bound is known for {name!r}; use one of {known}")
     return form(dtype)
+
+
+def _format(kind: Format | str | DType) -> Format:
+    return kind if isinstance(kind, Format) else form_of(kind)
 
 
 _IR_NAMES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16"}

@@ -147,12 +147,26 @@ def run(
     """
     if isinstance(inputs, (torch.Tensor, Mapping)) or not isinstance(inputs, Iterable):
         raise InputError(f"the inputs are a {type(inputs).__name__}: give a list of the reference's arguments")
-    if not isinstance(grads, bool) and not len(grads):
-        raise InputError("an empty list of upstream gradients is given: pass one a differentiable output, or True")
+    if not isinstance(grads, bool):
+        if not isinstance(grads, (list, tuple)) or not all(isinstance(g, torch.Tensor) for g in grads):
+            raise InputError(f"grads is {_kind(grads)}: give True, False, or a list of upstream gradients (tensors)")
+        if not len(grads):
+            raise InputError("an empty list of upstream gradients is given: pass one a differentiable output, or True")
+    if not isinstance(flush_inputs, bool):
+        raise InputError(f"flush_inputs is {_kind(flush_inputs)}: give True or False")
     model = model or Accumulation.fp32()
+    if not isinstance(model, Accumulation):
+        raise InputError(f"the model is {_kind(model)}: give an Accumulation, such as oracle.Accumulation.fp32()")
+    for t in tree_flatten(list(inputs))[0]:
+        if isinstance(t, torch.Tensor) and t.is_complex():
+            raise InputError("an input is complex: the oracle follows real numbers only; give its real and imaginary part")
     job = _Job(reference, inputs, out_dtype, grads, seed, flush_inputs)
     expected, alone = _running(job, model)
     return expected if flush_inputs or model.lam == 1.0 else _sharpened(job, expected, alone)
+
+
+def _kind(value: Any) -> str:
+    return repr(value) if isinstance(value, str) else f"a {type(value).__name__}"
 
 
 def _running(job: _Job, model: Accumulation) -> tuple[Expected, list[tuple[float, float]]]:

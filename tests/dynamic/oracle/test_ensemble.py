@@ -178,3 +178,25 @@ def test_shares_formed_again_from_huge_logits_stay_inside(causal: bool) -> None:
         for g, right in zip(torch.autograd.grad(out, leaves, told.upstream[0]), told.grads.values(), strict=True):
             assert oracle.compare(g, right).ok
         assert oracle.compare(out.detach(), told.outputs[0]).ok
+
+
+def test_where_one_error_rules_a_whole_gradient_more_runs_are_made() -> None:
+    """Twenty-four layers behind inputs whose mean is a hundred deviations: two pairs of runs needed λ = 9.4."""
+    torch.manual_seed(20005)
+    weights = [[torch.randn(48, 48) / 48**0.5, torch.randn(48) * 0.1, 1 + 0.1 * torch.randn(48)] for _ in range(24)]
+    x = (torch.randn(8, 48) + 100).requires_grad_()
+    for w in (t for layer in weights for t in layer):
+        w.requires_grad_()
+
+    def reference(x: Any, layers: Any) -> Any:
+        for w, b, g in layers:
+            x = torch.nn.functional.layer_norm(
+                x + torch.nn.functional.gelu(torch.nn.functional.linear(x, w, b)), (48,), g
+            )
+        return x
+
+    for seed in range(3):
+        told = oracle.run(reference, [x, weights], grads=True, seed=seed)
+        leaves = [x, *(t for layer in weights for t in layer)]
+        found = torch.autograd.grad(reference(x, weights), leaves, told.upstream)
+        assert max(oracle.compare(g, e).required for g, e in zip(found, told.grads.values(), strict=True)) < 5

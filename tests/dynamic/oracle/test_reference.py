@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
+import pytest
 import torch
 
+from kcontract.dynamic import oracle
 from kcontract.dynamic.oracle import judge_reference
+from kcontract.errors import InputError
 
 
 def kinds(fn: object, *x: object) -> set[str]:
@@ -46,3 +52,39 @@ def test_a_reference_that_is_wrong_in_float32_is_off_its_bound() -> None:
         return x * (2.0 if x.dtype is torch.float32 else 1.0)
 
     assert "off-bound" in kinds(fn, torch.randn(4))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x, told: oracle.run(torch.relu, [x], model="fp32"), "give an Accumulation"),
+        (lambda x, told: oracle.run(torch.relu, [x], model=oracle.Accumulation), "give an Accumulation"),
+        (lambda x, told: oracle.run(torch.relu, [x], grads=x), "a list of upstream gradients"),
+        (lambda x, told: oracle.run(torch.relu, [x], grads="yes"), "'yes'"),
+        (lambda x, told: oracle.run(torch.relu, [x], grads=[None]), "a list of upstream gradients"),
+        (lambda x, told: oracle.run(torch.relu, [x], flush_inputs="no"), "give True or False"),
+        (lambda x, told: oracle.run(torch.relu, [x.cfloat()]), "real numbers only"),
+        (lambda x, told: oracle.run(torch.nn.Dropout(0.5), [x]), "random numbers"),
+        (lambda x, told: oracle.compare(x, told), "compare_all"),
+        (lambda x, told: oracle.compare_all([x], told.outputs[0]), "oracle.run returned"),
+        (lambda x, told: oracle.compare_all(None, told), "a list of tensors"),
+        (lambda x, told: oracle.Policy(tolerance=-1.0), "0 or more"),
+        (lambda x, told: oracle.Policy(tolerance=float("nan")), "0 or more"),
+        (lambda x, told: oracle.Policy(nan="ignore"), "NanPolicy.IGNORE"),
+        (lambda x, told: oracle.form_of("bf16"), "'bf16'"),
+        (lambda x, told: oracle.Accumulation.of("floot32"), "'floot32'"),
+    ],
+)  # fmt: skip
+def test_what_is_given_by_mistake_is_said(call: Any, words: str) -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(InputError, match=re.escape(words)):
+        call(x, oracle.run(torch.relu, [x]))
+
+
+def test_formats_go_by_name_or_dtype_and_a_lone_tensor_is_one_output() -> None:
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(0))
+    assert oracle.form_of(torch.bfloat16) == oracle.form_of("bfloat16")
+    model = oracle.Accumulation.fp32()
+    assert model.stepwise("bfloat16") == model.stepwise(oracle.form_of("bfloat16")) == model.stepwise(torch.bfloat16)
+    (one,) = oracle.compare_all(torch.relu(x), oracle.run(torch.relu, [x]))
+    assert one.ok
