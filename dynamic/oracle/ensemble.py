@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
-from kcontract.dynamic.oracle.mode import BoundMode, Operation, shaped
+from kcontract.dynamic.oracle.mode import RANDOM, BoundMode, Operation, shaped
 from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.tables import Beside, Err, anywhere, either
 
@@ -56,6 +56,7 @@ UNDERFLOWS = 64
 SAMPLE = 65536
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 STEPS = frozenset({"floor", "ceil", "round", "trunc", "sign", "sgn"})
+DRAWN = RANDOM | {"rand_like", "randn_like"}
 UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
 FORMULA = "largest spread of 4 runs, each local error times λ"
 
@@ -81,7 +82,7 @@ class Perturbed(BoundMode):
     all signs alike, the value's signs and random ones together, alike for all operations of one name.
 
     A pair's second run turns all signs of the first. Tables hold only what is undetermined. ``unsure``: a whole number
-    or a step differs between runs. ``lost``: a Python number was read that does.
+    or a step differs between runs. ``lost``: a Python integer or truth value was read that does, or a draw depends on one.
     """
 
     def __init__(self, model: Accumulation, matrix_units: bool, seed: int, pairs: int = PAIRS) -> None:
@@ -92,6 +93,7 @@ class Perturbed(BoundMode):
         self._runs = _Runs(self._count, self._kind)
         self._results: list[Any] = []
         self._parts: list[Any] | None = None
+        self._numbers: dict[float, tuple[float, ...]] = {}
         self._common: dict[str, tuple[Tensor, Tensor]] = {}
         self.unsure = self.lost = False
 
@@ -106,6 +108,12 @@ class Perturbed(BoundMode):
         """The decomposition's results, with the errors that are in them, stand for the native ones."""
         self._parts = [self._runs.find(p) if isinstance(p, torch.Tensor) else None for p in parts]
         return tuple(Err(None, None, self.err(p).und) for p in parts)
+
+    def number(self, value: float, made: Tensor) -> None:
+        if value in self._numbers:
+            self._runs.put(made, tuple(torch.full_like(made, v, dtype=self._kind) for v in self._numbers[value]))
+        elif self._numbers:  # made from some of them
+            self.tables.put(made, Err(None, None, torch.ones_like(made, dtype=torch.bool)))
 
     def errors(self, what: Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
         errs = super().errors(what, y, args, kwargs)
@@ -142,6 +150,9 @@ class Perturbed(BoundMode):
         results = y if isinstance(y, (tuple, list)) else (y,)
         if what.base in UNFILLED or not (self._holds(args) or self._holds(tuple(kwargs.values()))):
             return [None] * len(results)
+        if torch.Tag.nondeterministic_seeded in what.functional.tags:  # one draw for all
+            self.lost |= what.base not in DRAWN
+            return [None] * len(results)
         each = self._each(args)
         named = {name: self._each(value) for name, value in kwargs.items()}
         found = [what.functional(*each[k], **{n: v[k] for n, v in named.items()}) for k in range(self._count)]
@@ -150,7 +161,10 @@ class Perturbed(BoundMode):
         made: list[Any] = []
         for at, value in enumerate(results):
             own: Any = tuple(f[at] for f in found)
-            if not isinstance(value, torch.Tensor):
+            if isinstance(value, float):
+                self._numbers[value] = own
+                own = None
+            elif not isinstance(value, torch.Tensor):
                 self.lost |= any(o != value for o in own)
                 own = None
             elif not value.is_floating_point():

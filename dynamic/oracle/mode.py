@@ -272,6 +272,9 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         """Remember the error of an operation's result ``value``, its ``at``-th, which now stands in ``t``."""
         self.tables.put(t, shaped(err, t))
 
+    def number(self, value: float, made: Tensor) -> None:
+        """A float the reference returns now stands in the tensor ``made``."""
+
     def adopt(self, y: Any, parts: Sequence[Any]) -> tuple[Err, ...]:
         """The errors of the results ``y``, told by those of their decomposition."""
         return tuple(self.err(p) for p in parts)

@@ -66,12 +66,20 @@ class Expected:
 
 
 @contextlib.contextmanager
-def _reference_settings(seed: int, devices: Sequence[int]) -> Iterator[None]:
-    """float64 by default, attention as plain products, no fused inference path, a fixed seed on the CPU and the CUDA
-    ``devices`` in use; all restored."""
+def _reference_settings(seed: int, devices: Sequence[int], wide: bool) -> Iterator[None]:
+    """float64 by default, attention as plain products, no fused inference path, the epsilon that an RMS norm takes of
+    float32 (unless the candidate is float64: ``wide``), a fixed seed on the CPU and the CUDA ``devices`` in use; all restored.
+    """
+    plain: Any = torch.nn.functional.rms_norm
+
+    def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+        return plain(input, normalized_shape, weight, torch.finfo(torch.float32).eps if eps is None else eps)
+
     default, fast = torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled()
     torch.set_default_dtype(torch.float64)
     torch.backends.mha.set_fastpath_enabled(False)
+    if not wide:
+        torch.nn.functional.rms_norm = rms_norm
     try:
         with (
             torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
@@ -87,6 +95,7 @@ def _reference_settings(seed: int, devices: Sequence[int]) -> Iterator[None]:
     finally:
         torch.set_default_dtype(default)
         torch.backends.mha.set_fastpath_enabled(fast)
+        torch.nn.functional.rms_norm = plain
 
 
 @contextlib.contextmanager
@@ -261,7 +270,9 @@ class _Job:
         if module is not None:
             wanted |= {name: p for name, p in module.named_parameters() if p.requires_grad}
         devices = sorted({t.device.index for t in leaves if t.device.type == "cuda"})
-        with _reference_settings(self.seed, devices), torch.set_grad_enabled(bool(self.grads)):
+        floating = self.floating()
+        wide = bool(floating) and all(t.dtype is torch.float64 for t in floating)
+        with _reference_settings(self.seed, devices, wide), torch.set_grad_enabled(bool(self.grads)):
             if self.flush_inputs:
                 for t in leaves:
                     if t.is_floating_point():
@@ -306,6 +317,7 @@ def _exactly(mode: BoundMode, part: Any, given: Sequence[Tensor]) -> Tensor:
     if isinstance(part, float):
         doubtful = Err(None, None, torch.ones_like(made, dtype=torch.bool))
         mode.tables.put(made, mode.scalars.get(part, doubtful if mode.scalars else Err(made.abs() * 2.0**-23)))
+        mode.number(part, made)
     return made
 
 

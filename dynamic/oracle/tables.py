@@ -120,6 +120,9 @@ class Beside:
         count = size // t.element_size()
         self._bytes += size * sum(p is not None for p in given)
         whole = t.numel() == count
+        if whole and all(p is None for p in given):
+            del self._entries[key]
+            return
         if whole and all(p is None or _same_layout(p, t) for p in given):
             entry.shape, entry.strides, entry.given = t.shape, t.stride(), given
             entry.parts, entry.adopted = list(given), [True] * self._width  # as_strided looks at storages

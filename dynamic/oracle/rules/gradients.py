@@ -144,7 +144,7 @@ def clipped_difference(
     sign, either sign where |d| <= λ(e_x + e_t)."""
     ex, et = ctx.err(x), ctx.err(target)
     unit = 1 / bound if bound and ctx.current.startswith("smooth") else 1.0
-    k = unit / (y.numel() if reduction == 1 else 1)
+    k = unit / (max(1, y.numel()) if reduction == 1 else 1)
     size = g.abs() * k
     d = x - target
     total = plus(ex.total(), et.total())

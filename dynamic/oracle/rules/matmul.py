@@ -183,7 +183,7 @@ def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
 
 def _signed(total: Tensor | None, c: Tensor, value: Tensor, apply: Callable[[Tensor], Scaled]) -> Tensor:
     """total + |c·| + |(c·sgn value)·|: one product where no value is negative."""
-    for part in (c,) if float(value.min()) >= 0.0 else (c, torch.copysign(c, value)):
+    for part in (c,) if not value.numel() or float(value.min()) >= 0.0 else (c, torch.copysign(c, value)):
         found, factor = apply(part)
         total = _gather(total, (found.abs_(), factor))
     return total

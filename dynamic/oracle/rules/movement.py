@@ -38,7 +38,7 @@ SUMS = (
 )  # fmt: skip
 
 
-def carry(ctx: BoundMode, func: Any, args: Any, kwargs: Any, part: int) -> Tensor | None:
+def carry(ctx: BoundMode, func: Any, args: Any, kwargs: Any, part: int) -> Any:
     """The operation on one part of the tables in place of the values; None where all are zero."""
     found = False
 
@@ -58,7 +58,9 @@ def carry(ctx: BoundMode, func: Any, args: Any, kwargs: Any, part: int) -> Tenso
     if not found:
         return None
     out = func(*new_args, **new_kwargs)
-    return out > 0 if part == 2 else out
+    if part != 2:
+        return out
+    return [o > 0 for o in out] if isinstance(out, (list, tuple)) else out > 0
 
 
 def index_doubt(ctx: BoundMode, args: Any) -> bool:

@@ -138,3 +138,23 @@ def test_the_gradient_of_a_clipped_difference(reduction: str, bound: float) -> N
             if bound:
                 assert float(right.bound.max()) < 1e-4 * float(right.value.abs().max())
                 assert not bool(right.undetermined.any())
+
+
+def test_an_rms_norm_without_epsilon_takes_that_of_float32() -> None:
+    for scale in (1.0, 0.1, 0.01):
+        x = torch.randn(4, 32, generator=torch.Generator().manual_seed(0)) * scale
+        m = torch.nn.RMSNorm(32)
+        assert compare(m(x).detach(), run(m, [x]).outputs[0]).ok
+        wide = torch.nn.RMSNorm(32, dtype=torch.float64)
+        assert compare(wide(x.double()).detach(), run(wide, [x.double()]).outputs[0], lam=1).ok
+
+
+def test_empty_operands_and_lists_of_copies() -> None:
+    w = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+    assert run(lambda x, w: F.linear((x @ w)[:0], w, w[0]), [w[:4], w]).outputs[0].value.shape == (0, 8)
+    x = torch.randn(4, requires_grad=True)
+    assert (
+        not run(lambda x: F.huber_loss(x[:0], x[:0] * 2, reduction="sum"), [x], grads=True).grads["input 0"].value.any()
+    )
+    told = run(lambda x: torch.unsafe_chunk(x / (x * 1.1 - x * 1.1), 2)[0], [torch.randn(64)])
+    assert bool(told.outputs[0].undetermined.all())

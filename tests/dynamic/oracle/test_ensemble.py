@@ -112,17 +112,62 @@ def test_runs_are_told_apart_through_views_writes_and_gradients() -> None:
         assert not grad[:, 0].any() and float((grad[:, 3] / (3 * grown[:, 3]) - 1).abs().max()) < 4 * unit
 
 
-def test_a_number_read_from_runs_that_differ_is_said() -> None:
-    def reference(x: Any) -> Any:
-        for _ in range(8):
-            x = torch.nn.functional.layer_norm(x, (64,)) + 1e-3
-        return x / x.abs().max().item()
+def _ten_layers(tail: Any) -> Any:
+    generator = torch.Generator().manual_seed(1)
+    weights = [torch.randn(32, 32, generator=generator) / 5 for _ in range(10)]
 
-    x = torch.randn(4, 64, generator=torch.Generator().manual_seed(0))
+    def reference(x: Any) -> Any:
+        for w in weights:
+            x = torch.nn.functional.layer_norm(x + torch.tanh(x @ w.to(x.dtype)), (32,))
+        return tail(x)
+
+    return reference
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        lambda h: (h, h.abs().sum().item()),
+        lambda h: h / h.abs().max().item(),
+        lambda h: h if h.abs().max().item() > 1 else h * 2,
+        lambda h: h + h.abs().max().long().item(),
+        lambda h: h.gather(1, torch.multinomial(torch.softmax(h, -1), 3)),
+        lambda h: (torch.rand_like(h), h * torch.rand(8, 1, dtype=h.dtype))[1],
+        lambda h: torch.where((h > 0).fill_(True), h, 0.0),
+    ],
+)
+def test_what_is_read_drawn_or_overwritten_behind_many_layers(tail: Any) -> None:
+    """A float read from the runs, one draw for all of them, and tensors written whole with what all runs share."""
+    x = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+    told = oracle.run(_ten_layers(tail), [x])
+    assert ensemble.FORMULA in [s.formula for s in told.sources]
+    right = told.outputs[0]
+    for wrong in (torch.zeros_like(right.value), right.value * 1.1):
+        assert not oracle.compare(wrong.float(), right).ok
+    assert oracle.compare(right.value.float(), right).ok
+
+
+def test_indices_that_differed_and_were_overwritten_are_followed() -> None:
+    x = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+    table = torch.arange(1.0, 3.0)
+    told = oracle.run(_ten_layers(lambda h: h * table.to(h.dtype)[(h.abs() * 1e6).long().clamp_(max=0)]), [x])
+    assert oracle.compare(told.outputs[0].value.float(), told.outputs[0]).ok
+
+
+def test_a_returned_number_keeps_its_error() -> None:
+    x = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+    reference = _ten_layers(lambda h: (h, h.sum().item(), 2 * h.abs().sum().item()))
+    told = oracle.run(reference, [x])
+    for found, right in zip(reference(x)[1:], told.outputs[1:], strict=True):
+        assert float(right.bound) > 0 or bool(right.undetermined)
+        assert oracle.compare(torch.tensor(found, dtype=right.dtype), right).ok
+
+
+def test_a_whole_number_that_differs_between_runs_is_said() -> None:
+    x = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
     with Perturbed(oracle.Accumulation.fp32(), False, 0) as mode:
-        reference(x.double())
+        _ten_layers(lambda h: (h.abs().sum() * 1e6).long().item())(x.double())
     assert mode.lost
-    assert ensemble.FORMULA not in [s.formula for s in oracle.run(reference, [x]).sources]
 
 
 def test_equal_values_err_alike_and_others_do_not() -> None:
