@@ -12,7 +12,8 @@ whose jumps grow with the root of the noise only: there a spread counts fourfold
 few spreads, at least their root mean square over some neighbours. It sharpens no index, and no worst-case model.
 
 The runs stand beside one float64 run, tensor by tensor, so that an operation's error is worked out once for all of
-them; they are in float32, whose own roundings are an eighth of what is put in, unless the model sums in float64.
+them; they are in float32, whose own roundings are an eighth of what is put in, unless the model sums in float64 or they
+run on a GPU (``wide``), where float32 may mean tf32.
 """
 
 from __future__ import annotations
@@ -85,10 +86,12 @@ class Perturbed(BoundMode):
     or a step differs between runs. ``lost``: a Python integer or truth value was read that does, or a draw depends on one.
     """
 
-    def __init__(self, model: Accumulation, matrix_units: bool, seed: int, pairs: int = PAIRS) -> None:
+    def __init__(
+        self, model: Accumulation, matrix_units: bool, seed: int, pairs: int = PAIRS, wide: bool = False
+    ) -> None:
         super().__init__(model, matrix_units)
         self._seed, self._random = seed, random.Random(seed)
-        self._kind: DType = torch.float64 if model.twice else torch.float32
+        self._kind: DType = torch.float64 if model.twice or wide else torch.float32
         self._count = 2 * pairs
         self._runs = _Runs(self._count, self._kind)
         self._results: list[Any] = []

@@ -209,7 +209,7 @@ def _sharpened(job: _Job, expected: Expected, alone: list[tuple[float, float]]) 
         return expected
 
     def make(part: int) -> Perturbed:
-        return Perturbed(model, job.narrow_factors(model), job.seed + part)
+        return Perturbed(model, job.narrow_factors(model), job.seed + part, wide=told[0].value.is_cuda)
 
     def again(mode: Perturbed) -> list[tuple[Sequence[Tensor], Tensor | None]]:
         found = job.under(mode)
