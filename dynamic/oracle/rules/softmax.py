@@ -94,13 +94,17 @@ def log_softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kw
 
 @rule("logsumexp")
 def logsumexp(ctx: BoundMode, y: Tensor, x: Tensor, dim: Any, keepdim: bool = False) -> Err:
-    """y = m + ln Σ exp(x − m): e_D/D as in ``sum_of_exps``, + u(2|y| + 2|m| + 6)."""
+    """y = m + ln Σ exp(x − m): e_D/D as in ``sum_of_exps``, + u(2|y| + 2|m| + 6). Where steps are stored in half, the
+    differences, exponentials, D and ln D are some: u_step/2·(2 + |ln D| + Σ p(m − x))."""
     dims = axes(dim, x.dim())
     full = y if keepdim else torch.logsumexp(x, dims, keepdim=True)
     top = x.amax(dims, keepdim=True)
     p = clean((x - full).exp_())
     ed = sum_of_exps(ctx, ctx.err(x), p, top - x, dims)
     fresh = clean(full.abs().mul_(2).add_(top.abs(), alpha=2).add_(6).mul_(ctx.u))
+    if ctx.model.u_step:
+        depth = clean(p * (top - x)).sum(dims, keepdim=True)
+        fresh.add_(clean(depth.add_((full - top).abs_()).add_(2)), alpha=ctx.model.u_step / 2)
     out = linear(ctx, full, [(ed, 1)], fresh)
     return Err(*(None if q is None else q.reshape(y.shape) for q in out))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kcontract.dynamic.oracle import compare, run
+from kcontract.dynamic.oracle import Accumulation, compare, run
 
 
 def test_silu_whose_exponential_overflows_may_give_minus_zero() -> None:
@@ -158,3 +158,17 @@ def test_empty_operands_and_lists_of_copies() -> None:
     )
     told = run(lambda x: torch.unsafe_chunk(x / (x * 1.1 - x * 1.1), 2)[0], [torch.randn(64)])
     assert bool(told.outputs[0].undetermined.all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_logsumexp_stored_in_half_after_each_step(dtype: Any) -> None:
+    """Where the maximum and the logarithm cancel, what is left is the roundings of the steps."""
+    x = (torch.randn(256, 64, generator=torch.Generator().manual_seed(0)) * 3).to(dtype)
+    x = (x - torch.logsumexp(x.double(), -1, keepdim=True)).to(dtype)
+    model = Accumulation.fp32().stepwise(dtype)
+    told = run(lambda x: torch.logsumexp(x, -1), [x], model=model).outputs[0]
+    top = x.amax(-1, keepdim=True)
+    steps = top[:, 0] + (x - top).exp().float().sum(-1).to(dtype).log()
+    found = compare(steps, told)
+    assert found.ok and found.required < 6
+    assert not compare(steps + 0.1, told).ok
