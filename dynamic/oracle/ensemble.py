@@ -53,7 +53,7 @@ BETTER = 4.0
 NEIGHBOURS = 4
 """Elements whose mean square stands for each of them; of fewer, four pairs are run and a spread counts twice."""
 ALIKE = 0.5
-"""Of how alike (the cosine's size) two pairs' deviations of one tensor may be: where one error rules a whole tensor, its
+"""How alike (the cosine's size) two pairs' deviations of one tensor may be: where one error rules a whole tensor, its
 elements tell no more of it than one, and four pairs are run (two needed λ = 9.4 of a net of 24 layers)."""
 UNDERFLOWS = 64
 SAMPLE = 65536
@@ -85,7 +85,8 @@ class Perturbed(BoundMode):
     all signs alike, the value's signs and random ones together, alike for all operations of one name.
 
     A pair's second run turns all signs of the first. Tables hold only what is undetermined. ``unsure``: a whole number
-    or a step differs between runs. ``lost``: a Python integer or truth value was read that does, or a draw depends on one.
+    or a step differs between runs. ``lost``: a Python integer or truth value was read that does, or a draw depends on
+    one.
     """
 
     def __init__(
@@ -262,8 +263,8 @@ def _pool(device: Any, kind: DType) -> Tensor:
 
 def loose(model: Accumulation, value: Tensor, bound: Tensor, undetermined: Tensor, alone: tuple[float, float]) -> bool:
     """True where half of the elements are bounded by more than 8192 roundings of the output's size (or 4 times the
-    largest error of one operation, or a quarter of the size), or not at all; see ``BoundMode.worst_alone``. Of sums that
-    cancel by construction (a bias's gradient before a normalisation) a quarter of what they add up is asked."""
+    largest error of one operation, or a quarter of the size), or not at all; see ``BoundMode.worst_alone``. Of sums
+    that cancel by construction (a bias's gradient before a normalisation) a quarter of what they add up is asked."""
     if not value.is_floating_point() or not value.numel():
         return False
     size, (single, uncancelled) = _size(value), alone

@@ -92,8 +92,8 @@ def _describe(func: Any) -> Operation:
         if functional is None:
             if base.rstrip("_") in RANDOM:
                 raise InputError(
-                    f"the reference draws random numbers ({func}): switch its dropout off (.eval()), or give what it draws "
-                    "as an input"
+                    f"the reference draws random numbers ({func}): switch its dropout off (.eval()), or give what "
+                    "it draws as an input"
                 )
             raise InputError(f"the reference writes in place through {func}, which the oracle cannot follow")
         base = functional._schema.name.split("::")[1]

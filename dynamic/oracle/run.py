@@ -68,11 +68,11 @@ class Expected:
 @contextlib.contextmanager
 def _reference_settings(seed: int, devices: Sequence[int], wide: bool) -> Iterator[None]:
     """float64 by default, attention as plain products, no fused inference path, the epsilon that an RMS norm takes of
-    float32 (unless the candidate is float64: ``wide``), a fixed seed on the CPU and the CUDA ``devices`` in use; all restored.
-    """
+    float32 (unless the candidate is float64: ``wide``), a fixed seed on the CPU and the CUDA ``devices`` in use; all
+    restored."""
     plain: Any = torch.nn.functional.rms_norm
 
-    def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Any:
         return plain(input, normalized_shape, weight, torch.finfo(torch.float32).eps if eps is None else eps)
 
     default, fast = torch.get_default_dtype(), torch.backends.mha.get_fastpath_enabled()
@@ -168,7 +168,7 @@ def run(
         raise InputError(f"the model is {_kind(model)}: give an Accumulation, such as oracle.Accumulation.fp32()")
     for t in tree_flatten(list(inputs))[0]:
         if isinstance(t, torch.Tensor) and t.is_complex():
-            raise InputError("an input is complex: the oracle follows real numbers only; give its real and imaginary part")
+            raise InputError("an input is complex: the oracle follows real numbers only; give its two parts apart")
     job = _Job(reference, inputs, out_dtype, grads, seed, flush_inputs)
     expected, alone = _running(job, model)
     return expected if flush_inputs or model.lam == 1.0 else _sharpened(job, expected, alone)

@@ -69,11 +69,7 @@ def variance_error(
     if e.c is not None or e.i is not None:
         size = centred.abs()
         c = None if e.c is None else (size * e.c).sum(dims, keepdim=True).mul_(2 / max(divisor, 1))
-        i = (
-            None
-            if e.i is None
-            else norm(size * e.i, 2, dims, keepdim=True).mul_(2 / max(divisor, 1))
-        )
+        i = None if e.i is None else norm(size * e.i, 2, dims, keepdim=True).mul_(2 / max(divisor, 1))
         second = e.total()
         bend = (second * second).sum(dims, keepdim=True).mul_(ctx.lam / max(divisor, 1))  # type: ignore[operator]
         parts.append((Err(plus(c, bend), i), 1))

@@ -44,8 +44,8 @@ def depths(x: Tensor, dims: tuple[int, ...]) -> tuple[Tensor, Tensor, bool]:
 @rule("_softmax", "_safe_softmax")
 def softmax(ctx: BoundMode, y: Tensor, x: Tensor, dim: int, *args: Any, **kwargs: Any) -> Err:
     """y = exp(x − m)/D: y·(e_x + e_D/D) + u·y·(9 + 2.4(m − x)) + eta, with D as in ``sum_of_exps``; the relative
-    error is (exp(λr) − 1)/λ where r is large, at most 1 in all (but where gradients are asked for: backward kernels form
-    exp(x − lse) again, which is then no share of 1). Where every term is −Inf the reference's NaN stands."""
+    error is (exp(λr) − 1)/λ where r is large, at most 1 in all (but where gradients are asked for: backward kernels
+    form exp(x − lse) again, which is then no share of 1). Where every term is −Inf the reference's NaN stands."""
     if x.dim() == 0:
         return Err(None, None, ctx.err(x).und)
     dims = axes(dim, x.dim())
