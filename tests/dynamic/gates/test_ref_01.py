@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,7 @@ def test_references_that_can_judge(tmp_path: Path, result: str, kept: str) -> No
     ("result", "said"),
     [
         ("(x + y) * 0", "zero everywhere"),
-        ("torch.softmax(x + y, 1).sum(1)", "no output moves"),
+        ("torch.softmax(x + y, 1).sum(1)", "no output moves|the constant 1"),  # ones, or ones and their neighbours
         ("torch.full_like(x, 3) + 0 * y", "the constant 3"),
         ("x + y + torch.rand(x.shape)", "two runs of the reference differ"),
         ("torch.ones(4, 16).cumsum(0)", "no output moves"),
@@ -55,4 +56,4 @@ def test_references_that_can_judge(tmp_path: Path, result: str, kept: str) -> No
 def test_references_that_cannot(tmp_path: Path, result: str, said: str) -> None:
     status, reason = found_of(tmp_path, result)
     assert status is Status.FAIL, reason
-    assert said in reason
+    assert re.search(said, reason)

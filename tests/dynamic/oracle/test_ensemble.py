@@ -37,7 +37,7 @@ def test_bfloat16_intermediates_are_caught_at_six_layers(family: str) -> None:
 @pytest.mark.parametrize("family", ["transformer encoder", "GRU"])
 def test_attention_and_recurrences(family: str) -> None:
     found = bounds_depth.measure(family, 6 if family == "transformer encoder" else 48, 5, False)
-    assert not found["alarm"] and found["ratio"] < 10_000 and found["undetermined"] == 0
+    assert not found["alarm"] and found["ratio"] < 20_000 and found["undetermined"] == 0
     assert found["zeros fail"] and found["1.1x fails"] and found["bf16 fails"]
 
 

@@ -139,7 +139,7 @@ def measured():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_ends_soon(name, measured):
-    assert measured[0][name] < 2
+    assert measured[0][name] < 6  # a second on a quiet machine; what does not end soon takes minutes
 
 
 def test_hostile_text_needs_little_memory(measured):
