@@ -206,6 +206,10 @@ class Perturbed(BoundMode):
             runs = tuple(r.expand(t.shape) for r in runs)
         self._runs.put(t, runs or (None,) * self._count)
 
+    def again(self, t: Tensor, value: Tensor) -> None:
+        super().again(t, value)
+        self._runs.put(t, self._runs.find(value) or (None,) * self._count)
+
     def _off(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
         """The runs' results with λ times c and i added, in their first of a pair, and taken away."""
         plain = value.to(self._kind)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from kcontract.dynamic.oracle.dtypes import FORMATS, Format, Tensor
 from kcontract.dynamic.oracle.fallback import decomposition, pointwise_by_sampling, stochastic
 from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.registry import Rule, rules
+from kcontract.dynamic.oracle.slices import Slice, slices
 from kcontract.dynamic.oracle.tables import EXACT, Err, Tables, either, plus
 from kcontract.errors import InputError
 
@@ -109,8 +111,6 @@ def _describe(func: Any) -> Operation:
     )
 
 
-PIECE = 1 << 15
-"""Elements of a large pointwise operation whose errors are worked out at a time."""
 REPEATS = 256
 """Operations of one name and shape after which their roundings are no longer taken as independent. Chosen: a sum of
 4,000 equal addends and a moving average of 5,000 steps needed λ 10 and 13 without it."""
@@ -242,6 +242,43 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         if what.functional is not func and not targets:
             targets = [args[0]]
         y = what.functional(*args, **kwargs)
+        parts = None if self._whole else slices(what.base, what.pointwise, y, args, kwargs)
+        if parts is None:
+            self._follow(what, y, args, kwargs, targets, cast)
+        else:
+            self._sliced(what, y, args, kwargs, parts, cast)
+            for where, value in zip(targets, y if isinstance(y, (tuple, list)) else (y,), strict=False):
+                where.copy_(value)
+                self.again(where, value)
+        if targets:
+            return targets[0] if len(targets) == 1 else tuple(targets)
+        return y
+
+    def _sliced(
+        self, what: Operation, y: Any, args: Any, kwargs: Any, parts: Iterator[Slice], cast: Format | None
+    ) -> None:
+        """``_follow`` the operation a slice at a time: its roundings count once."""
+        self._whole = key = (what.base, y.shape if isinstance(y, torch.Tensor) else y[0].shape)
+        try:
+            for nth, part in enumerate(parts):
+                named = {name: part.of(v) if isinstance(v, torch.Tensor) else v for name, v in kwargs.items()}
+                cut = tree_map(lambda t, of=part.of: None if t is None else of(t), y)
+                self._follow(what, cut, part.args(args), named, [], cast, nth > 0)
+        finally:
+            self._whole = None
+            self._repeats[key] = self._repeats.get(key, 0) + 1
+
+    def _follow(
+        self,
+        what: Operation,
+        y: Any,
+        args: Any,
+        kwargs: Any,
+        targets: list[Tensor],
+        cast: Format | None,
+        more: bool = False,
+    ) -> None:
+        """Work out what is wrong with the results ``y``, or a slice of them (``more``: not the first), and keep it."""
         self._own = (0.0, 0.0, None)
         errs = self.errors(what, y, args, kwargs)
         alone, size, shape = self._own
@@ -250,6 +287,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         results = y if isinstance(y, (tuple, list)) else (y,)
         for at, (value, err) in enumerate(zip(results, errs, strict=True)):
             if not isinstance(value, torch.Tensor):
+                if value is None:
+                    continue
                 if not err.exact or any(not self.err(a).exact for a in args):
                     self.branches.add(what.base)
                     if isinstance(value, float) and args and isinstance(args[0], torch.Tensor):
@@ -263,14 +302,17 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
                 continue
             self.keep(where, at, value, err)
             if self._alone or alone:
-                self._alone[where.untyped_storage()._cdata] = (alone, size if value.shape == shape else 0.0)
-        if targets:
-            return targets[0] if len(targets) == 1 else tuple(targets)
-        return y
+                found = (alone, size if value.shape == shape else 0.0)
+                key = where.untyped_storage()._cdata
+                self._alone[key] = tuple(map(max, found, self._alone.get(key, found))) if more else found  # type: ignore[assignment]
 
     def keep(self, t: Tensor, at: int, value: Tensor, err: Err) -> None:
         """Remember the error of an operation's result ``value``, its ``at``-th, which now stands in ``t``."""
         self.tables.put(t, shaped(err, t))
+
+    def again(self, t: Tensor, value: Tensor) -> None:
+        """``t`` now holds what ``value`` does."""
+        self.tables.put(t, self.tables.find(value) or EXACT)
 
     def number(self, value: float, made: Tensor) -> None:
         """A float the reference returns now stands in the tensor ``made``."""
@@ -297,42 +339,6 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         if what.base in WHOLE and not y.is_floating_point():
             doubt = any(not self.err(a).exact for a in operands)
             return (Err(None, None, torch.ones_like(y, dtype=torch.bool)) if doubt else EXACT,)
-        if what.pointwise and isinstance(y, torch.Tensor) and y.numel() >= 2 * PIECE and self._whole is None:
-            found = self._in_pieces(what, y, args, kwargs)
-            if found is not None:
-                return (found,)
-        return self._at_once(what, y, args, kwargs)
-
-    def _in_pieces(self, what: Operation, y: Tensor, args: Any, kwargs: dict[str, Any]) -> Err | None:
-        """The error of a large pointwise result, some elements at a time: what a rule makes on the way stays in the
-        cache. None where the operands are not laid out alike."""
-        size = y.numel()
-        for t in (y, *args, *kwargs.values()):
-            if isinstance(t, torch.Tensor) and t.numel() != 1 and not (t.shape == y.shape and t.is_contiguous()):
-                return None
-        parts: list[Tensor | None] = [None, None, None]
-        self._whole = (what.base, y.shape)
-        try:
-            for low in range(0, size, PIECE):
-
-                def cut(t: Any, low: int = low) -> Any:
-                    if not isinstance(t, torch.Tensor) or t.numel() == 1:
-                        return t
-                    return t.as_strided((min(PIECE, size - low),), (1,), t.storage_offset() + low)
-
-                (err,) = self._at_once(what, cut(y), tuple(map(cut, args)), {k: cut(v) for k, v in kwargs.items()})
-                for at, part in enumerate(err):
-                    if part is not None:
-                        whole = parts[at]
-                        if whole is None:
-                            whole = parts[at] = torch.zeros(size, dtype=part.dtype, device=y.device)
-                        whole[low : low + PIECE] = part
-        finally:
-            self._repeats[self._whole] = self._repeats.get(self._whole, 0) + 1
-            self._whole = None
-        return Err(*(None if p is None else p.view(y.shape) for p in parts))
-
-    def _at_once(self, what: Operation, y: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Err, ...]:
         if what.rule is not None:
             errs = what.rule(self, y, *args, **kwargs)
         else:

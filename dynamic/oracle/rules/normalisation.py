@@ -1,4 +1,4 @@
-"""Layer, group and batch normalisation forward; RMS norm; their gradients go through torch's decompositions."""
+"""Layer, group and batch normalisation, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import torch
 
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
-from kcontract.dynamic.oracle.rules.algebra import clean
+from kcontract.dynamic.oracle.rules.algebra import clean, linear
 from kcontract.dynamic.oracle.rules.reductions import variance_error
-from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
+from kcontract.dynamic.oracle.sums import sum_terms
+from kcontract.dynamic.oracle.tables import EXACT, Err, anywhere, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
@@ -149,3 +150,188 @@ def batch_norm(ctx: BoundMode, y: Any, x: Tensor, w: Tensor | None, b: Tensor | 
         fits = isinstance(value, torch.Tensor) and value.numel() == mean.numel()
         errs.append(Err(*(None if p is None else p.reshape(value.shape) for p in source)) if fits else Err())
     return tuple(errs + [Err()] * (len(y) - len(errs)))
+
+
+OFFSET = 1.0
+"""The mean, in standard deviations, from which sums over x and over its mean are taken apart."""
+
+
+class _Gradient:
+    """What the gradients of y = x̂·w + b, x̂ = (x − m)·r, share; m and r (one shape) broadcast against x.
+
+    With ρ = e_r/r, x̂ errs by (1 + λρ)e + ρ|x̂|, e = r(e_x + e_m) + u(4|x̂| + 4|m|r): it may be formed as x·r − m·r.
+    """
+
+    def __init__(self, ctx: BoundMode, g: Tensor, x: Tensor, mean: Tensor, em: Err, r: Tensor, er: Err) -> None:
+        self.ctx, self.g, self.x, self.mean, self.r = ctx, g, x, mean, r
+        self.eg, reach, moved = ctx.err(g), er.total(), em.total()
+        self.xhat = (x - mean).mul_(r)
+        shift = (mean * r).abs_()
+        self.offset = float(shift.max()) > OFFSET
+        self.rho = None if reach is None else reach / r
+        self.grown = 1.0 if self.rho is None else self.rho * ctx.lam + 1
+        ex = ctx.err(x)
+        i = self.xhat.abs().add_(shift).mul_(4 * ctx.u)
+        if ex.i is not None:
+            i.addcmul_(ex.i, r)
+        c = plus(ex.c, moved)
+        self.e = Err(None if c is None else c * r, i, either(ex.und, em.und, er.und))
+
+    def total(self, terms: Tensor, own: Err, dims: tuple[int, ...], beside: Tensor | None = None) -> tuple[Tensor, Err]:
+        """Σ terms over ``dims`` (kept) and its error. ``beside``: the terms are that times x̂; where m is large Σ of
+        it times x and m·Σ of it may be formed apart."""
+        ctx, op = self.ctx, self.ctx.current
+        s = terms.sum(dims, keepdim=True)
+        e = sum_terms(ctx, op, terms, own, s, dims, True)
+        if beside is not None and self.offset:
+            for factor in (self.x, self.mean):
+                part = beside * factor * self.r
+                law = sum_terms(ctx, op, part, EXACT, part.sum(dims, keepdim=True), dims, True)
+                e = Err(plus(e.c, law.c), plus(e.i, law.i), e.und)
+        return s, e
+
+    def product(self, factor: Tensor, e: Err) -> tuple[Tensor, Err]:
+        """factor·x̂ and its error, but for that of r."""
+        terms = factor * self.xhat
+        size, whole = factor.abs(), e.total()
+        if whole is not None:
+            size.add_(whole, alpha=self.ctx.lam)
+        fresh = terms.abs().mul_(2 * self.ctx.u)
+        return terms, linear(self.ctx, terms, [(e, self.xhat.abs()), (self.e, size)], fresh)
+
+    def moment(self, factor: Tensor, e: Err, dims: tuple[int, ...]) -> tuple[Tensor, Err]:
+        """Σ factor·x̂ over ``dims`` (kept), along which r is one, and its error: ρ|Σ| for that of r."""
+        s, found = self.total(*self.product(factor, e), dims, factor)
+        if self.rho is None:
+            return s, found
+        size, whole = s.abs(), found.total()
+        if whole is not None:
+            size.add_(whole, alpha=self.ctx.lam)
+        return s, Err(plus(found.c, size.mul_(self.rho)), found.i, found.und)
+
+    def input(
+        self, dims: tuple[int, ...], n: int, w: Tensor | None, scale: Tensor, reach: Tensor | None
+    ) -> tuple[Err, Err, Err]:
+        """dx = scale·(gw − s1 − x̂·s2), s1 and s2 the means of gw and gw·x̂ over the ``n`` elements of ``dims``:
+        scale·(|w|e_g + e_1 + |x̂|e_2 + |s2|e_x̂ + λ·e_x̂·e_2) + ``reach``·(λ·that + |dx|/scale), + u·scale·(2|gw| + 2|s1|
+        + 3|x̂·s2|) + 3u|dx|. Returns it and the errors of the two sums."""
+        ctx, eg = self.ctx, self.eg
+        gw = self.g if w is None else self.g * w
+        if w is not None:
+            ew, size, whole = ctx.err(w).total(), w.abs(), eg.total()
+            eg = Err(None if eg.c is None else eg.c * size, None if eg.i is None else eg.i * size, eg.und)
+            if ew is not None:
+                far = self.g.abs() if whole is None else self.g.abs().add_(whole, alpha=ctx.lam)
+                eg = Err(plus(eg.c, far.mul_(ew)), eg.i, eg.und)
+        s1, first = self.total(gw, eg, dims)
+        s2, second = self.moment(gw, eg, dims)
+        s1, s2 = s1 / n, s2 / n
+        size, e1, e2 = self.xhat.abs(), first.total(), second.total()
+        turn = s2.abs() * self.grown
+        i = gw.abs().add_(s1.abs()).mul_(2 * ctx.u).addcmul_(size, s2.abs(), value=3 * ctx.u).addcmul_(self.e.i, turn)
+        if eg.i is not None:
+            i.add_(eg.i)
+        c = torch.zeros_like(gw) if eg.c is None else eg.c.clone()
+        if e1 is not None:
+            c.add_(e1, alpha=1 / n)
+        if self.e.c is not None:
+            c.addcmul_(self.e.c, turn)
+        if self.rho is not None:
+            c.addcmul_(size, s2.abs() * self.rho)
+        if e2 is not None:
+            whole = self.e.i if self.e.c is None else self.e.c + self.e.i  # type: ignore[operator]
+            c.addcmul_(size.add_(whole, alpha=ctx.lam), self.grown * e2, value=1 / n)
+        inner = torch.sub(gw, s1, out=size).addcmul_(self.xhat, s2, value=-1).abs_()
+        gain = scale.abs()
+        grown = gain if reach is None else gain.add(reach, alpha=ctx.lam)
+        i.mul_(grown).addcmul_(inner, gain, value=3 * ctx.u).add_(ctx.model.eta)
+        c.mul_(grown)
+        if reach is not None:
+            c.addcmul_(inner, reach)
+        und = either(eg.und, self.e.und, first.und, second.und)
+        return Err(clean(c), clean(i), None if und is None else und.expand(i.shape)), first, second
+
+
+def _like(e: Err, y: Tensor | None) -> Err:
+    return EXACT if y is None else _reshaped(e, y.shape)
+
+
+def _reshaped(e: Err, shape: Any) -> Err:
+    return Err(*(None if p is None else p.reshape(shape) for p in e))
+
+
+@rule("native_layer_norm_backward")
+def layer_norm_backward(
+    ctx: BoundMode, y: Any, g: Tensor, x: Tensor, shape: Any, mean: Tensor, r: Tensor, w: Tensor | None,
+    b: Tensor | None, mask: Any,
+) -> tuple[Err, ...]:  # fmt: skip
+    """See ``_Gradient``; the weight lies within the sums, its gradients add up the rows."""
+    rows, dims = tuple(range(x.dim() - len(shape))), tuple(range(x.dim() - len(shape), x.dim()))
+    shared = _Gradient(ctx, g, x, mean, ctx.err(mean), r, ctx.err(r))
+    dx = shared.input(dims, x.numel() // r.numel(), w, r, ctx.err(r).total())[0] if mask[0] else EXACT
+    dw, db = EXACT, shared.eg
+    if mask[1]:
+        terms, dw = shared.product(g, shared.eg)
+        if shared.rho is not None:
+            dw = Err(plus(dw.c, terms.abs().mul_(shared.rho)), dw.i, dw.und)
+        dw = shared.total(terms, dw, rows, g)[1] if rows else dw
+    if mask[2] and rows:
+        db = shared.total(g, shared.eg, rows)[1]
+    return dx, _like(dw, y[1]), _like(db, y[2])
+
+
+@rule("native_group_norm_backward")
+def group_norm_backward(
+    ctx: BoundMode, y: Any, g: Tensor, x: Tensor, mean: Tensor, r: Tensor, w: Tensor | None, batch: int, channels: int,
+    area: int, groups: int, mask: Any,
+) -> tuple[Err, ...]:  # fmt: skip
+    """As ``layer_norm_backward`` over each group of channels."""
+    each = channels // groups
+    full, row = (batch, groups, each, area), (batch, groups, 1, 1)
+    em, er = (_reshaped(ctx.err(t), row) for t in (mean, r))
+    cut = [t.reshape(full) for t in (g, x)]
+    for t, whole in zip(cut, (g, x), strict=True):
+        if t.untyped_storage()._cdata != whole.untyped_storage()._cdata:
+            ctx.tables.put(t, _reshaped(ctx.err(whole), full))
+    weight = None if w is None else w.reshape(1, groups, each, 1)
+    shared = _Gradient(ctx, *cut, mean.reshape(row), em, r.reshape(row), er)
+    dx = shared.input((2, 3), each * area, weight, shared.r, er.total())[0] if mask[0] else EXACT
+    dw, db = EXACT, shared.total(cut[0], shared.eg, (0, 3))[1] if mask[2] else EXACT
+    if mask[1]:
+        sums, own = shared.moment(cut[0], shared.eg, (3,))
+        dw = shared.total(sums, own, (0,))[1]
+    return _like(dx, y[0]), _like(dw, y[1]), _like(db, y[2])
+
+
+@rule("native_batch_norm_backward")
+def batch_norm_backward(
+    ctx: BoundMode, y: Any, g: Tensor, x: Tensor, w: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, mean: Tensor | None, r: Tensor | None, train: bool, eps: float, mask: Any,
+) -> tuple[Err, ...]:  # fmt: skip
+    """Training: see ``_Gradient``; the weight is a factor of the whole. Evaluation: dx = g·r·w, r of what is given."""
+    shape = (1, -1) + (1,) * (x.dim() - 2)
+    dims = (0, *range(2, x.dim()))
+    if train:
+        em, er = ctx.err(mean), ctx.err(r)
+    else:
+        mean, r = running_mean, (running_var + eps).rsqrt()  # type: ignore[operator]
+        em = ctx.err(mean)
+        er = rstd_error(ctx, running_var, Err(torch.zeros_like(r)), eps)  # type: ignore[arg-type]
+    mean, r = mean.reshape(shape), r.reshape(shape)  # type: ignore[union-attr]
+    em, er = _reshaped(em, shape), _reshaped(er, shape)
+    scale, reach = r, er.total()
+    if w is not None:
+        wide, ew = w.reshape(shape), ctx.err(w).total()
+        scale = r * wide
+        reach = None if reach is None else reach * wide.abs()
+        if ew is not None:
+            reach = plus(reach, ew.reshape(shape) * (r if er.total() is None else r + er.total() * ctx.lam))
+    shared = _Gradient(ctx, g, x, mean, em, r, er)
+    if train:
+        dx, db, dw = shared.input(dims, x.numel() // x.shape[1], None, scale, reach)
+    else:
+        dw, db = shared.moment(g, shared.eg, dims)[1], shared.total(g, shared.eg, dims)[1]
+        grown = None if reach is None else scale.abs().add(reach, alpha=ctx.lam)
+        parts = [(shared.eg, scale.abs() if grown is None else grown), (Err(reach), g.abs())]
+        dx = linear(ctx, g, parts, (g * scale).abs_().mul_(3 * ctx.u).add_(ctx.model.eta), er.und)
+    return _like(dx, y[0]), _like(dw, y[1]), _like(db, y[2])

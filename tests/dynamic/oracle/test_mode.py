@@ -317,7 +317,7 @@ def test_coordinates_of_an_interpolation_round(corners: bool) -> None:
 
 
 def test_large_pointwise_operations_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kcontract.dynamic.oracle import mode
+    from kcontract.dynamic.oracle import slices
 
     def reference(x: Any, w: Any) -> Any:
         y = torch.nn.functional.gelu(x * 1.1 + w).exp()
@@ -327,7 +327,7 @@ def test_large_pointwise_operations_in_pieces_are_the_same(monkeypatch: pytest.M
     generator = torch.Generator().manual_seed(5)
     x, w = (torch.randn(50, 40, generator=generator).requires_grad_() for _ in range(2))
     whole = run(reference, [x, w], grads=True)
-    monkeypatch.setattr(mode, "PIECE", 300)
+    monkeypatch.setattr(slices, "PIECE", 300)
     for a, b in zip([*run(reference, [x, w], grads=True).grads.values()], whole.grads.values(), strict=True):
         assert torch.equal(a.value, b.value) and torch.allclose(a.bound, b.bound, rtol=1e-6, atol=0.0)
         assert torch.equal(a.undetermined, b.undetermined)
