@@ -168,6 +168,10 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
             self._repeats[key] = count
         return self.with_eta(y.abs(), k * self.u * max(1.0, count / REPEATS) ** 0.5)
 
+    def count(self, y: Tensor) -> int:
+        """The elements of the result that ``y`` is, or is a slice of."""
+        return y.numel() if self._whole is None else self._whole[1].numel()
+
     def with_eta(self, size: Tensor, factor: float) -> Tensor:
         """``size``·factor + eta, in place."""
         if size.device != self._eta.device:

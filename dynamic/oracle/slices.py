@@ -23,6 +23,9 @@ MOST = 8
 SOFTMAX = {"_softmax": 1, "_safe_softmax": 1, "_log_softmax": 1, "_softmax_backward_data": 2,
            "_log_softmax_backward_data": 2}  # fmt: skip
 """Where these have their axis among their arguments."""
+LOSSES = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "mse_loss_backward", "smooth_l1_loss_backward",
+                    "huber_loss_backward"})  # fmt: skip
+"""Pointwise where no mean is taken."""
 EXTREMES = frozenset({"amax", "amin"})
 CHANNELS = frozenset({"native_batch_norm", "native_batch_norm_backward", "_native_batch_norm_legit"})
 PLANES = frozenset(
@@ -46,12 +49,12 @@ def slices(base: str, pointwise: bool, y: Any, args: Any, kwargs: dict[str, Any]
     operands = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
     if not isinstance(first, torch.Tensor) or not operands:
         return None
-    count = max(first.numel(), operands[0].numel()) // PIECE
+    if pointwise or base in LOSSES:
+        count = first.numel() // PIECE
+        return (_flat(y, operands) or _broadcast(y, operands, count)) if count > 1 and first is y else None
+    count = min(max(first.numel(), operands[0].numel()) // (2 * PIECE), MOST)
     if count < 2:
         return None
-    if pointwise:
-        return (_flat(y, operands) or _broadcast(y, operands, count)) if first is y else None
-    count = min(count, MOST)
     if base in SOFTMAX and first.dim() > 1:
         own = args[SOFTMAX[base]] % first.dim()
         dim = max((d for d in range(first.dim()) if d != own), key=lambda d: first.shape[d])
@@ -124,8 +127,9 @@ def _flat(y: Tensor, operands: list[Tensor]) -> Iterator[Slice] | None:
 
 
 def _broadcast(y: Tensor, operands: list[Tensor], count: int) -> Iterator[Slice] | None:
-    """Along the longest axis of the result."""
-    dim = max(range(y.dim()), key=lambda d: y.shape[d])
+    """Along the first axis that is long enough for some slices, else the longest."""
+    long = (d for d in range(y.dim()) if y.shape[d] >= 2 * min(count, 4))
+    dim = next(long, max(range(y.dim()), key=lambda d: y.shape[d]))
     parts = _bounds(y.shape[dim], count)
 
     def of(t: Tensor, low: int, size: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -135,16 +135,16 @@ def hardsigmoid_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor) -> Err
     return Err(e.c, plus(e.i, ctx.fresh(y, 2.0)), e.und)
 
 
-@rule("smooth_l1_loss_backward", "huber_loss_backward")
+@rule("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward")
 def clipped_difference(
-    ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, target: Tensor, reduction: int, bound: float
+    ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, target: Tensor, reduction: int, bound: float = math.inf
 ) -> Err:
-    """y = k·g·clip(d, −b, b), d = x − target, in units of b for smooth L1; k = 1/N where a mean is taken (``reduction``
-    1). |clip|·k·e_g + k|g|(e_x + e_t) where |d| <= b + λ(e_x + e_t), + 5u|y|: a clip is continuous. For b = 0, the
-    sign, either sign where |d| <= λ(e_x + e_t)."""
+    """y = k·g·clip(d, −b, b), d = x − target, in units of b for smooth L1, doubled and never clipped for squares; k is
+    1/N where a mean is taken (``reduction`` 1). |clip|·k·e_g + k|g|(e_x + e_t) where |d| <= b + λ(e_x + e_t), + 5u|y|: a
+    clip is continuous. For b = 0, the sign, either sign where |d| <= λ(e_x + e_t)."""
     ex, et = ctx.err(x), ctx.err(target)
-    unit = 1 / bound if bound and ctx.current.startswith("smooth") else 1.0
-    k = unit / (max(1, y.numel()) if reduction == 1 else 1)
+    unit = 2.0 if bound == math.inf else 1 / bound if bound and ctx.current.startswith("smooth") else 1.0
+    k = unit / (max(1, ctx.count(y)) if reduction == 1 else 1)
     size = g.abs() * k
     d = x - target
     total = plus(ex.total(), et.total())
@@ -161,3 +161,26 @@ def clipped_difference(
     if bound:
         parts += [(ex, slope, x), (et, slope, target)]
     return linear(ctx, y, parts, ctx.fresh(y, 5.0), either(ex.und, et.und))
+
+
+@rule("mse_loss", "smooth_l1_loss", "huber_loss")
+def loss(ctx: BoundMode, y: Tensor, x: Tensor, target: Tensor, reduction: int = 1, bound: float = math.inf) -> Any:
+    """y = d², d = x − target, or d²/2 up to |d| = b and b(|d| − b/2) beyond, over b for smooth L1 (for b = 0: |d|): the
+    slope at |d| + λ(e_x + e_t) times e_x + e_t, + 4u·y. A mean or a sum of that is one."""
+    if reduction:
+        function = ctx.function
+        with ctx:
+            each = function(x, target, 0) if bound == math.inf else function(x, target, 0, bound)
+            total = each.mean() if reduction == 1 else each.sum()
+        return ctx.adopt(y, (total,))
+    ex, et = ctx.err(x), ctx.err(target)
+    whole, slope = plus(ex.total(), et.total()), None
+    if whole is not None:
+        slope = torch.sub(x, target).abs_().add_(whole * ctx.lam)
+        if bound == math.inf:
+            slope.mul_(2)
+        elif ctx.current.startswith("smooth"):
+            slope = slope.div_(bound).clamp_(max=1.0) if bound else torch.ones_like(slope)
+        else:
+            slope.clamp_(max=bound)
+    return linear(ctx, y, [(ex, slope, x), (et, slope, target)], ctx.fresh(y, 4.0))

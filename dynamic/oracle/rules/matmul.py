@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,15 @@ from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
 from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, trend
-from kcontract.dynamic.oracle.tables import Err, anywhere, either, plus
+from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
     from kcontract.dynamic.oracle.mode import BoundMode
 
 Product = Callable[[Tensor, Tensor], Tensor]
 MMA_DEPTH = 16
-NARROW = 1e-25
+LOWEST, HIGHEST = 1e-12, 1e30
+"""Between these a tensor's largest value lets float32 hold all that counts beside it."""
 CHUNK = 1 << 18
 """From so many elements on memory is looked after, some rows at a time."""
 
@@ -86,15 +88,17 @@ def product(
         if s2:
             i = y.mul_(y) if own and not ctx.matrix_units else torch.mul(y, y)
             i.mul_(s2)
-        for found in _independent(ctx, mul, a, b, ea, eb, k):
+        fa, fb = _Factor(a), _Factor(b)
+        for found in _independent(ctx, mul, fa, fb, ea, eb, k):
             i = _gather(i, found)
         i = None if i is None else i.clamp_(min=0.0).sqrt_()
         if ea.c is not None:
-            c = _signed(c, ea.c, a, _narrow(mul, b, 1))
+            c = _signed(c, ea.c, fa, lambda p: _narrow(mul, p, fb))
         if eb.c is not None:
-            c = _signed(c, eb.c, b, _narrow(mul, a, 0))
+            c = _signed(c, eb.c, fb, lambda p: _narrow(mul, fa, p))
         if extra:
-            c = _gather(c, _narrow(mul, b.abs(), 1)(a.abs().mul_(extra)))
+            sizes, factor = _narrow(mul, fa.sizes(), fb.sizes())
+            c = _gather(c, (sizes, factor * extra))
         for part in shared:
             if part is not None:
                 c = plus(c, part) if c is None or c.shape != y.shape else c.add_(part)
@@ -145,35 +149,105 @@ def _gather(total: Tensor | None, found: Scaled) -> Tensor:
     return total
 
 
-def _independent(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, k: float) -> Iterator[Scaled]:
+def _flat(t: Tensor) -> Tensor:
+    """The elements in the order of memory, where they have no gaps (many kernels are slow on a transposed tensor)."""
+    span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    dense = span == t.numel() and 0 not in t.stride()
+    return t.as_strided((span,), (1,), t.storage_offset()) if dense else t.reshape(-1)
+
+
+def _nothing_lost(narrow: Tensor, t: Tensor) -> bool:
+    """True where ``narrow``, not negative, is 0 only where ``t`` is."""
+    if not narrow.numel() or float(narrow.min()) > 0.0:
+        return True
+    return bool(torch.count_nonzero(narrow) == torch.count_nonzero(t))
+
+
+class _Factor:
+    """A factor of products in float32, over its largest size: ``small``, and its squares; None where float32 loses
+    small values of it."""
+
+    def __init__(self, t: Tensor) -> None:
+        self.t = t
+
+    @functools.cached_property
+    def top(self) -> float:
+        """The largest size; 0 for none, or where it is not finite."""
+        if not self.t.numel():
+            return 0.0
+        low, high = torch.aminmax(_flat(self.t))
+        top = max(-float(low), float(high))
+        return top if 0.0 < top < float("inf") else 0.0
+
+    @functools.cached_property
+    def small(self) -> Tensor | None:
+        return None if self.square is None else self._small
+
+    @functools.cached_property
+    def square(self) -> Tensor | None:
+        """The squares of ``small``."""
+        if self.top == 0.0:
+            return None
+        plain = LOWEST < self.top < HIGHEST
+        self._small = self.t.float().mul_(1 / self.top) if plain else (self.t * (1 / self.top)).float()
+        square = self._small.square()
+        return square if _nothing_lost(_flat(square), _flat(self.t)) else None
+
+    def with_sign_of(self, other: _Factor) -> _Factor:
+        """The same sizes with another's signs."""
+        if self.small is None or other.small is None:
+            return _Factor(torch.copysign(self.t, other.t))
+        found = _Factor(self.t)
+        found.__dict__.update(top=self.top, small=torch.copysign(self.small, other.small))
+        return found
+
+    def sizes(self) -> _Factor:
+        """Without signs."""
+        if self.small is None:
+            return _Factor(self.t.abs())
+        found = _Factor(self.t)
+        found.__dict__.update(top=self.top, small=self.small.abs())
+        return found
+
+
+def _narrow(mul: Product, p: _Factor, q: _Factor) -> Scaled:
+    """mul(p, q), in float32 where that holds both."""
+    if p.small is None or q.small is None:
+        return mul(p.t, q.t), 1.0
+    return mul(p.small, q.small), p.top * q.top
+
+
+def _independent(ctx: BoundMode, mul: Product, a: _Factor, b: _Factor, ea: Err, eb: Err, k: float) -> Iterator[Scaled]:
     """The parts of (k·a² + i_a² + 4c_a²)·(|b| + λe_b)² + a²·(i_b² + 4c_b²).
 
     Formed in units of sqrt(k) (of u where k is 0), so that float32 holds the squares.
     """
-    unit = k or ctx.u**2
-    left = torch.mul(a, a) if k else None
-    left, right = _squares(left, ea, unit), _squares(None, eb, unit)
-    if left is not None:
-        e = eb.total()
-        size = b if e is None else torch.add(b.abs(), e, alpha=ctx.lam)
-        yield _squared(mul, left, size), unit
+    unit, e = k or ctx.u**2, eb.total()
+    size = b if e is None else _Factor(torch.add(b.t.abs(), e, alpha=ctx.lam))
+    left, right = _squares(ea, unit), _squares(eb, unit)
+    if k and left is None:
+        if a.square is not None and size.square is not None:
+            yield mul(a.square, size.square), k * (a.top * size.top) ** 2
+        else:
+            yield mul(a.t * a.t, size.t * size.t), k
+    elif left is not None:
+        yield _squared(mul, left.addcmul_(a.t, a.t) if k else left, size, unit)
     if right is not None:
-        yield _squared(lambda p, q: mul(q, p), right, a), unit
+        yield _squared(lambda p, q: mul(q, p), right, a, unit)
 
 
-def _squared(mul: Product, p: Tensor, root: Tensor) -> Tensor:
-    """mul(p, root²) in float32 where neither leaves its range, else in float64."""
-    narrow, square = p.float(), torch.mul(root, root, out=root.new_empty(root.shape, dtype=torch.float32))
-    if torch.count_nonzero(narrow) == torch.count_nonzero(p) and torch.count_nonzero(square) == torch.count_nonzero(
-        root
-    ):
-        found = mul(narrow, square)
+def _squared(mul: Product, p: Tensor, root: _Factor, unit: float) -> Scaled:
+    """unit·mul(p, root²) in float32 where neither leaves its range, else in float64."""
+    narrow = p.float()
+    if root.square is not None and _nothing_lost(narrow, p):
+        found = mul(narrow, root.square)
         if bool(torch.isfinite(found.sum())):
-            return found
-    return mul(p, root * root)
+            return found, unit * root.top**2
+    return mul(p, root.t * root.t), unit
 
 
-def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
+def _squares(e: Err, unit: float) -> Tensor | None:
+    start: Tensor | None = None
     for part, share in ((e.i, 1.0), (e.c, 4.0)):
         if part is not None:
             share /= unit
@@ -181,41 +255,13 @@ def _squares(start: Tensor | None, e: Err, unit: float) -> Tensor | None:
     return start
 
 
-def _signed(total: Tensor | None, c: Tensor, value: Tensor, apply: Callable[[Tensor], Scaled]) -> Tensor:
+def _signed(total: Tensor | None, c: Tensor, value: _Factor, apply: Callable[[_Factor], Scaled]) -> Tensor:
     """total + |c·| + |(c·sgn value)·|: one product where no value is negative."""
-    for part in (c,) if not value.numel() or float(value.min()) >= 0.0 else (c, torch.copysign(c, value)):
+    e = _Factor(c)
+    for part in (e,) if not value.t.numel() or float(value.t.min()) >= 0.0 else (e, e.with_sign_of(value)):
         found, factor = apply(part)
         total = _gather(total, (found.abs_(), factor))
-    return total
-
-
-def _narrow(mul: Product, fixed: Tensor, at: int) -> Callable[[Tensor], Scaled]:
-    """The product with ``fixed`` as its argument ``at``, in float32 after scaling both to at most 1; in float64 where
-    the range of either is too wide."""
-    fixed_top, small = _scaled_down(fixed)
-
-    def apply(p: Tensor) -> Scaled:
-        top, other = _scaled_down(p) if small is not None else (0.0, None)
-        if small is None or other is None:
-            return (mul(fixed, p) if at == 0 else mul(p, fixed)), 1.0
-        return (mul(small, other) if at == 0 else mul(other, small)), top * fixed_top
-
-    return apply
-
-
-def _scaled_down(t: Tensor) -> tuple[float, Tensor | None]:
-    """Its largest size, and t over it in float32; None where that loses small values, or nothing is there."""
-    if not t.numel():
-        return 0.0, None
-    low, high = torch.aminmax(t)
-    least, top = float(low), max(-float(low), float(high))
-    if not 0.0 < top < float("inf"):
-        return top, None
-    if least < NARROW * top:
-        size = t.abs()
-        if anywhere((size < NARROW * top) & (size > 0)):
-            return top, None
-    return top, torch.mul(t, 1 / top, out=t.new_empty(t.shape, dtype=torch.float32))
+    return total  # type: ignore[return-value]
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -223,7 +269,7 @@ def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
     """``structured``, asked of products of a sample of each factor (evenly spaced, not aligned)."""
     picked = []
     for t in (a, b):
-        flat = (t.t() if t.dim() == 2 and not t.is_contiguous() else t).detach().reshape(-1)
+        flat = _flat(t)
         picked.append(flat[:: max(1, flat.numel() // (4 * SAMPLE))][: 4 * SAMPLE].to("cpu").numpy())
     left, right = picked
     m = min(len(left), len(right))
