@@ -346,7 +346,9 @@ def main() -> None:
         figures["overhead ms"] = {name: [round(v, 3) for v in values] for name, *values in rows}
     if wants("cost"):
         for title, backward in (("forward", False), ("forward and backward", True)):
-            rows = timed("cost", lambda b=backward: eager.cost(args.least, b, args.only))
+            # each in a process of its own: how memory is looked at changes how the process allocates
+            with multiprocessing.get_context("spawn").Pool(1) as alone:
+                rows = timed("cost", lambda b=backward, p=alone: p.apply(eager.cost, (args.least, b, args.only)))
             for name, scale, ratio, seconds, memory in sorted(rows, key=lambda r: -r[2]):
                 print(
                     f"cost {title}, {name} at scale {scale}: "

@@ -149,6 +149,7 @@ def cost(least: float, backward: bool, only: str = "") -> list[tuple[str, int, f
     Each module at the first scale whose plain run takes ``least`` seconds of processor time, one thread. All times
     are taken before memory is looked at, since that changes how the process allocates.
     """
+    torch.set_num_threads(1)
     timed = []
     for case in modules.ALL:
         if only and case.name != only:

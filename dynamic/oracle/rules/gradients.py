@@ -140,8 +140,8 @@ def clipped_difference(
     ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, target: Tensor, reduction: int, bound: float = math.inf
 ) -> Err:
     """y = k·g·clip(d, −b, b), d = x − target, in units of b for smooth L1, doubled and never clipped for squares; k is
-    1/N where a mean is taken (``reduction`` 1). |clip|·k·e_g + k|g|(e_x + e_t) where |d| <= b + λ(e_x + e_t), + 5u|y|: a
-    clip is continuous. For b = 0, the sign, either sign where |d| <= λ(e_x + e_t)."""
+    1/N where a mean is taken (``reduction`` 1). |clip|·k·e_g + k|g|(e_x + e_t) where |d| <= b + λ(e_x + e_t), +
+    5u|y|: a clip is continuous. For b = 0, the sign, either sign where |d| <= λ(e_x + e_t)."""
     ex, et = ctx.err(x), ctx.err(target)
     unit = 2.0 if bound == math.inf else 1 / bound if bound and ctx.current.startswith("smooth") else 1.0
     k = unit / (max(1, ctx.count(y)) if reduction == 1 else 1)

@@ -314,22 +314,3 @@ def test_coordinates_of_an_interpolation_round(corners: bool) -> None:
         assert result.ok and result.required < 4
     assert not compare(grow(x, not corners).detach(), told.outputs[0]).ok
     assert not compare(found * 1.01, told.grads["input 0"]).ok
-
-
-def test_large_pointwise_operations_in_pieces_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kcontract.dynamic.oracle import slices
-
-    def reference(x: Any, w: Any) -> Any:
-        y = torch.nn.functional.gelu(x * 1.1 + w).exp()
-        y = torch.where(y > 1.5, y, -y / (x * x + 1)) * torch.tanh(x)[..., :1]
-        return torch.nn.functional.smooth_l1_loss(torch.sigmoid(y), w, reduction="none").masked_fill(x > 1, 2.0)
-
-    generator = torch.Generator().manual_seed(5)
-    x, w = (torch.randn(50, 40, generator=generator).requires_grad_() for _ in range(2))
-    whole = run(reference, [x, w], grads=True)
-    monkeypatch.setattr(slices, "PIECE", 300)
-    for a, b in zip([*run(reference, [x, w], grads=True).grads.values()], whole.grads.values(), strict=True):
-        assert torch.equal(a.value, b.value) and torch.allclose(a.bound, b.bound, rtol=1e-6, atol=0.0)
-        assert torch.equal(a.undetermined, b.undetermined)
-    told = run(reference, [x, w]).outputs[0]
-    assert torch.allclose(told.bound, whole.outputs[0].bound, rtol=1e-6, atol=0.0)
