@@ -29,6 +29,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
 from kcontract.dynamic.oracle.mode import RANDOM, BoundMode, Operation, shaped
 from kcontract.dynamic.oracle.model import Accumulation
+from kcontract.dynamic.oracle.slices import PIECE
 from kcontract.dynamic.oracle.tables import Beside, Err, anywhere, either
 
 PAIRS = 2
@@ -201,7 +202,7 @@ class Perturbed(BoundMode):
         runs = self._results[at]
         self.tables.put(t, shaped(Err(None, None, err.und), t))
         if value.is_floating_point() and value.numel() and not (err.c is None and err.i is None):
-            runs = self._off(value, runs, err.c, err.i)
+            runs = self._moved(value, runs, err.c, err.i)
         if runs is not None and t.shape != value.shape:
             runs = tuple(r.expand(t.shape) for r in runs)
         self._runs.put(t, runs or (None,) * self._count)
@@ -209,6 +210,25 @@ class Perturbed(BoundMode):
     def again(self, t: Tensor, value: Tensor) -> None:
         super().again(t, value)
         self._runs.put(t, self._runs.find(value) or (None,) * self._count)
+
+    def _moved(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
+        """``_off``, some of a large result at a time: what is made on the way stays in the cache."""
+        size = value.numel()
+        alike = all(p is None or (p.shape == value.shape and p.is_contiguous()) for p in (value, c, i, *(runs or ())))
+        if size < 2 * PIECE or not alike:
+            return self._off(value, runs, c, i)
+        found = runs or tuple(value.new_empty(value.shape, dtype=self._kind) for _ in range(self._count))
+        for low in range(0, size, PIECE):
+
+            def cut(p: Tensor, low: int = low) -> Tensor:
+                return p.view(-1)[low : low + PIECE]
+
+            parts = [None if p is None else cut(p) for p in (c, i)]
+            moved = self._off(cut(value), [cut(r) for r in runs] if runs else None, *parts)
+            if not runs:
+                for whole, part in zip(found, moved, strict=True):
+                    cut(whole).copy_(part)
+        return found
 
     def _off(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
         """The runs' results with λ times c and i added, in their first of a pair, and taken away."""

@@ -72,17 +72,17 @@ def slices(base: str, pointwise: bool, y: Any, args: Any, kwargs: dict[str, Any]
     return None
 
 
-def _bounds(n: int, count: int) -> list[tuple[int, int]]:
-    """``n`` places cut in ``count`` parts, (first, size) each, none of one: what is broadcast along an axis of one
-    would not be seen to be."""
-    count = min(count, n // 2)
+def bounds(n: int, count: int, least: int = 2) -> list[tuple[int, int]]:
+    """``n`` places in ``count`` parts, (first, size) each, of at least ``least``: what is broadcast along an axis of
+    one would not be seen to be. None where that leaves one part."""
+    count = min(count, n // least)
     cuts = [k * n // count for k in range(count + 1)] if count > 1 else []
     return [(a, b - a) for a, b in itertools.pairwise(cuts)]
 
 
 def _along(n: int, count: int, where: Callable[[Tensor], int | None]) -> Iterator[Slice] | None:
     """Slices of axis ``where(t)`` of each tensor t (None: whole), and of sizes given as a list of as many numbers."""
-    parts = _bounds(n, count)
+    parts = bounds(n, count)
 
     def slice_(low: int, size: int) -> Slice:
         def of(t: Tensor) -> Tensor:
@@ -130,7 +130,7 @@ def _broadcast(y: Tensor, operands: list[Tensor], count: int) -> Iterator[Slice]
     """Along the first axis that is long enough for some slices, else the longest."""
     long = (d for d in range(y.dim()) if y.shape[d] >= 2 * min(count, 4))
     dim = next(long, max(range(y.dim()), key=lambda d: y.shape[d]))
-    parts = _bounds(y.shape[dim], count)
+    parts = bounds(y.shape[dim], count)
 
     def of(t: Tensor, low: int, size: int) -> Tensor:
         at = dim - y.dim() + t.dim()
@@ -168,5 +168,5 @@ def _groups(args: tuple[Any, ...], count: int) -> Iterator[Slice] | None:
 
         return Slice(of, cut)
 
-    parts = [(g, 1) for g in range(groups)] if groups <= count else _bounds(groups, count)
+    parts = [(g, 1) for g in range(groups)] if groups <= count else bounds(groups, count)
     return (slice_(*p) for p in parts) if len(parts) > 1 else None

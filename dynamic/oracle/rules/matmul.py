@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ import torch
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
-from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, trend
+from kcontract.dynamic.oracle.slices import PIECE, bounds
+from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, sum_terms, trend
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def product(
     n: int,
     shared: tuple[Tensor | None, Tensor | None] = (None, None),
     rows: Callable[[], Tensor] | None = None,
-    own: bool = False,
+    along: tuple[int, int, int] | None = None,
 ) -> Err:
     """The error of y = mul(a, b), each element a sum of ``n`` products; ``mul`` is bilinear and monotone on >= 0.
 
@@ -52,73 +53,129 @@ def product(
     (a few choices that rounding makes have any signs: four of them at λ = 4), and sqrt(i_a²b² + a²i_b²) for the
     independent ones. ``shared`` gives what of the carried error all results of one row
     or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32. ``rows`` gives
-    the products of some results in their order: the law grows where they have a ``trend``. ``own``: y may be
-    overwritten.
+    the products of some results in their order: the law grows where they have a ``trend``. ``along`` (an axis of y,
+    which factor has it, as which of its axes): a large y is done some of it at a time.
     """
     model, ea, eb = ctx.model, ctx.err(a), ctx.err(b)
-    c = i = None
     rounded = ctx.computed(a) + ctx.computed(b) if model.u_operand else 0
     if ctx.lam == 1.0:
         ctx.record(op, "gamma_N·|a||b|", n)
-        c = _worst(ctx, mul, a, b, ea, eb, 2 * model.u_factor + rounded * model.u_operand + model.factor(n))
+        factor = 2 * model.u_factor + rounded * model.u_operand + model.factor(n)
+        c = _worst(ctx, mul, a, b, ea, eb, factor)
+        return Err(c.add_(model.eta) if c.shape == y.shape else c + model.eta, None, _undetermined(mul, a, b, ea, eb))
+    k, extra = (n / 3 + 1) * model.u**2, 4 * model.u_factor / ctx.lam
+    s2 = k
+    if n <= SHORT or _conspire(a, b, n, model.u):
+        ctx.record(op, "gamma_N·|a||b|", n)
+        ctx.alone(model.factor(n))
+        extra += model.factor(2 * n if n <= SHORT else n) / ctx.lam
+        k = s2 = 0.0
     else:
-        k, extra = (n / 3 + 1) * model.u**2, 4 * model.u_factor / ctx.lam
-        s2 = k
-        if n <= SHORT or _conspire(a, b, n, model.u):
-            ctx.record(op, "gamma_N·|a||b|", n)
-            ctx.alone(model.factor(n))
-            extra += model.factor(2 * n if n <= SHORT else n) / ctx.lam
-            k = s2 = 0.0
-        else:
-            ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))·trend", n)
-            if model.block:
-                size = min(n, model.block)
-                k += (size * size / 3 + size + size / 3 + 1) * model.u_block**2
-            if model.parts:
-                k += n / model.parts * (model.parts / 3 + 1) * model.u_part**2
-                s2 += (model.parts / 3 + 1) * model.u_part**2
-            if ctx.matrix_units and n > MMA_DEPTH:
-                ctx.record(op, "u·N/8·sqrt(S² + Q)", n)
-                cut = (2 * model.u * n / MMA_DEPTH / ctx.lam) ** 2
-                k, s2 = k + cut, s2 + cut
-            larger = 1.0 if rows is None or not y.numel() else trend(rows())
-            k, s2 = k * larger**2, s2 * larger**2
-        k += rounded * (model.u_operand / 2) ** 2
-        i = None
-        if s2:
-            i = y.mul_(y) if own and not ctx.matrix_units else torch.mul(y, y)
-            i.mul_(s2)
-        fa, fb = _Factor(a), _Factor(b)
-        for found in _independent(ctx, mul, fa, fb, ea, eb, k):
-            i = _gather(i, found)
-        i = None if i is None else i.clamp_(min=0.0).sqrt_()
-        if ea.c is not None:
-            c = _signed(c, ea.c, fa, lambda p: _narrow(mul, p, fb))
-        if eb.c is not None:
-            c = _signed(c, eb.c, fb, lambda p: _narrow(mul, fa, p))
-        if extra:
-            sizes, factor = _narrow(mul, fa.sizes(), fb.sizes())
-            c = _gather(c, (sizes, factor * extra))
-        for part in shared:
-            if part is not None:
-                c = plus(c, part) if c is None or c.shape != y.shape else c.add_(part)
+        ctx.record(op, "u·sqrt((S² + Q)(N/3 + 1))·trend", n)
+        if model.block:
+            size = min(n, model.block)
+            k += (size * size / 3 + size + size / 3 + 1) * model.u_block**2
+        if model.parts:
+            k += n / model.parts * (model.parts / 3 + 1) * model.u_part**2
+            s2 += (model.parts / 3 + 1) * model.u_part**2
         if ctx.matrix_units and n > MMA_DEPTH:
-            cut = 2 * model.u * n / MMA_DEPTH / ctx.lam
-            c = (
-                y.abs().mul_(cut)
-                if c is None
-                else torch.add(c, y.abs(), alpha=cut, out=c if c.shape == y.shape else None)
-            )
+            ctx.record(op, "u·N/8·sqrt(S² + Q)", n)
+            cut = (2 * model.u * n / MMA_DEPTH / ctx.lam) ** 2
+            k, s2 = k + cut, s2 + cut
+        larger = 1.0 if rows is None or not y.numel() else trend(rows())
+        k, s2 = k * larger**2, s2 * larger**2
+    k += rounded * (model.u_operand / 2) ** 2
+    cut = 2 * model.u * n / MMA_DEPTH / ctx.lam if ctx.matrix_units and n > MMA_DEPTH else 0.0
+    fa, fb = _Factor(a), _Factor(b)
+    squares, sizes = _independent(ctx, fa, fb, ea, eb, k), [*_signed(fa, fb, ea.c, 0), *_signed(fb, fa, eb.c, 1)]
+    if extra:
+        sizes.append(_term(fa.sizes(), fb.sizes(), extra))
+    c: Tensor | None = torch.empty_like(y) if sizes or cut else None
+    i = torch.empty_like(y) if squares or s2 else None
+    parts = bounds(y.shape[along[0]], y.numel() // PIECE, 1) if along is not None and y.numel() >= 2 * PIECE else []
+    for place in parts or [None]:
+        here = functools.partial(_narrow, dim=along[0], place=place) if along is not None else _narrow
+        terms = [
+            found if place is None else [t.narrow(along[1], along[2], place) for t in found]  # type: ignore[index]
+            for found in (squares, sizes)
+        ]
+        if i is not None:
+            _root(mul, here(y), here(i), terms[0], s2)
+        if c is not None:
+            _total(mul, here(y), here(c), terms[1], [here(p) for p in shared if p is not None], cut)
+    if c is None:
+        c = plus(*shared)
+    und = _undetermined(mul, a, b, ea, eb)
     if c is not None and i is None:
-        c = c.add_(model.eta) if c.shape == y.shape else c + model.eta
-    else:
-        i = ctx.tiny(y, i)
+        return Err(c.add_(model.eta) if c.shape == y.shape else c + model.eta, None, und)
+    return Err(c, ctx.tiny(y, i), und)
+
+
+def _narrow(t: Tensor, dim: int = 0, place: tuple[int, int] | None = None) -> Tensor:
+    """Some of a result, or of what is broadcast against it."""
+    return t if place is None or t.shape[dim] == 1 else t.narrow(dim, *place)
+
+
+class _Term(NamedTuple):
+    """A product to be formed, mul(left, right)·factor; in float32 where both are."""
+
+    left: Tensor
+    right: Tensor
+    factor: float
+
+    def narrow(self, at: int, dim: int, place: tuple[int, int]) -> _Term:
+        """With some of the first (``at`` 0) or second of the two."""
+        if at == 0:
+            return self._replace(left=self.left.narrow(dim, *place))
+        return self._replace(right=self.right.narrow(dim, *place))
+
+
+def _formed(mul: Product, terms: list[_Term], absolute: bool) -> Iterator[tuple[Tensor, float]]:
+    """Σ factor·mul(left, right), or its sizes, as a tensor and its factor for each type."""
+    for kind in (torch.float32, torch.float64):
+        mine = [t for t in terms if t.left.dtype is kind]
+        largest = max((t.factor for t in mine), default=0.0)
+        total: Tensor | None = None
+        for term in mine:
+            found = mul(term.left, term.right)
+            if absolute:
+                found.abs_()
+            if total is None:
+                total = found if term.factor == largest else found.mul_(term.factor / largest)
+            else:
+                total.add_(found, alpha=term.factor / largest)
+        if total is not None:
+            yield total, largest
+
+
+def _root(mul: Product, y: Tensor, i: Tensor, terms: list[_Term], s2: float) -> None:
+    """i = sqrt(s2·y² + Σ terms)."""
+    if s2:
+        torch.mul(y, y, out=i).mul_(s2)
+    started = bool(s2)
+    for found, factor in _formed(mul, terms, False):
+        started = bool(i.add_(found, alpha=factor) is i) if started else i.copy_(found).mul_(factor) is i
+    i.clamp_(min=0.0).sqrt_()
+
+
+def _total(mul: Product, y: Tensor, c: Tensor, terms: list[_Term], shared: list[Tensor], cut: float) -> None:
+    """c = Σ |terms| + shared + cut·|y|."""
+    if cut:
+        torch.abs(y, out=c).mul_(cut)
+    started = bool(cut)
+    for found, factor in _formed(mul, terms, True):
+        started = bool(c.add_(found, alpha=factor) is c) if started else c.copy_(found).mul_(factor) is c
+    for part in shared:
+        c.add_(part)
+
+
+def _undetermined(mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err) -> Tensor | None:
     und = None
     if ea.und is not None:
         und = mul(ea.und.double(), torch.ones_like(b)) > 0.5
     if eb.und is not None:
         und = either(und, mul(torch.ones_like(a), eb.und.double()) > 0.5)
-    return Err(c, i, und)
+    return und
 
 
 def _worst(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err, factor: float) -> Tensor:
@@ -131,22 +188,6 @@ def _worst(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err,
     if e_b is not None:
         right = right + e_b
     return plus(c, mul(left, right)).abs_()  # type: ignore[union-attr]
-
-
-Scaled = tuple[Tensor, float]
-"""A tensor, often float32, and the factor it is to be multiplied by."""
-
-
-def _gather(total: Tensor | None, found: Scaled) -> Tensor:
-    """total + found in float64; in place, since both are the rule's own."""
-    part, factor = found
-    if total is None:
-        return part.double().mul_(factor)
-    if total.shape != part.shape:
-        return total.add_(part, alpha=factor)
-    for row, new in _rows_beside(total, part):  # a sum of two types copies one of them
-        row.add_(new, alpha=factor)
-    return total
 
 
 def _flat(t: Tensor) -> Tensor:
@@ -180,18 +221,24 @@ class _Factor:
         return top if 0.0 < top < float("inf") else 0.0
 
     @functools.cached_property
+    def _scaled(self) -> Tensor:
+        plain = LOWEST < self.top < HIGHEST
+        return self.t.float().mul_(1 / self.top) if plain else (self.t * (1 / self.top)).float()
+
+    @functools.cached_property
+    def narrow(self) -> Tensor | None:
+        """``small`` of what is not negative and will not be squared."""
+        return self._scaled if self.top and _nothing_lost(_flat(self._scaled), _flat(self.t)) else None
+
+    @functools.cached_property
     def small(self) -> Tensor | None:
-        return None if self.square is None else self._small
+        return None if self.square is None else self._scaled
 
     @functools.cached_property
     def square(self) -> Tensor | None:
         """The squares of ``small``."""
-        if self.top == 0.0:
-            return None
-        plain = LOWEST < self.top < HIGHEST
-        self._small = self.t.float().mul_(1 / self.top) if plain else (self.t * (1 / self.top)).float()
-        square = self._small.square()
-        return square if _nothing_lost(_flat(square), _flat(self.t)) else None
+        square = self._scaled.square() if self.top else None
+        return square if square is not None and _nothing_lost(_flat(square), _flat(self.t)) else None
 
     def with_sign_of(self, other: _Factor) -> _Factor:
         """The same sizes with another's signs."""
@@ -210,40 +257,38 @@ class _Factor:
         return found
 
 
-def _narrow(mul: Product, p: _Factor, q: _Factor) -> Scaled:
-    """mul(p, q), in float32 where that holds both."""
+def _term(p: _Factor, q: _Factor, factor: float = 1.0) -> _Term:
+    """p·q, in float32 where that holds both."""
     if p.small is None or q.small is None:
-        return mul(p.t, q.t), 1.0
-    return mul(p.small, q.small), p.top * q.top
+        return _Term(p.t, q.t, factor)
+    return _Term(p.small, q.small, factor * p.top * q.top)
 
 
-def _independent(ctx: BoundMode, mul: Product, a: _Factor, b: _Factor, ea: Err, eb: Err, k: float) -> Iterator[Scaled]:
-    """The parts of (k·a² + i_a² + 4c_a²)·(|b| + λe_b)² + a²·(i_b² + 4c_b²).
+def _independent(ctx: BoundMode, a: _Factor, b: _Factor, ea: Err, eb: Err, k: float) -> list[_Term]:
+    """(k·a² + i_a² + 4c_a²)·(|b| + λe_b)² and a²·(i_b² + 4c_b²), where there are such.
 
-    Formed in units of sqrt(k) (of u where k is 0), so that float32 holds the squares.
+    The first factors in units of sqrt(k) (of u where k is 0), so that float32 holds their squares.
     """
-    unit, e = k or ctx.u**2, eb.total()
-    size = b if e is None else _Factor(torch.add(b.t.abs(), e, alpha=ctx.lam))
+    unit, e, terms = k or ctx.u**2, eb.total(), []
     left, right = _squares(ea, unit), _squares(eb, unit)
-    if k and left is None:
-        if a.square is not None and size.square is not None:
-            yield mul(a.square, size.square), k * (a.top * size.top) ** 2
+    if k or left is not None:
+        size = b if e is None else _Factor(torch.add(b.t.abs(), e, alpha=ctx.lam))
+        if left is None and a.square is not None and size.square is not None:
+            terms.append(_Term(a.square, size.square, k * (a.top * size.top) ** 2))
         else:
-            yield mul(a.t * a.t, size.t * size.t), k
-    elif left is not None:
-        yield _squared(mul, left.addcmul_(a.t, a.t) if k else left, size, unit)
+            both = a.t * a.t if left is None else left.addcmul_(a.t, a.t) if k else left
+            terms.append(_squared(_Factor(both), size, unit))
     if right is not None:
-        yield _squared(lambda p, q: mul(q, p), right, a, unit)
+        found = _squared(_Factor(right), a, unit)
+        terms.append(_Term(found.right, found.left, found.factor))
+    return terms
 
 
-def _squared(mul: Product, p: Tensor, root: _Factor, unit: float) -> Scaled:
-    """unit·mul(p, root²) in float32 where neither leaves its range, else in float64."""
-    narrow = p.float()
-    if root.square is not None and _nothing_lost(narrow, p):
-        found = mul(narrow, root.square)
-        if bool(torch.isfinite(found.sum())):
-            return found, unit * root.top**2
-    return mul(p, root.t * root.t), unit
+def _squared(p: _Factor, root: _Factor, unit: float) -> _Term:
+    """unit·p·root² in float32 where neither leaves its range, else in float64."""
+    if root.square is not None and p.narrow is not None:
+        return _Term(p.narrow, root.square, unit * p.top * root.top**2)
+    return _Term(p.t, root.t * root.t, unit)
 
 
 def _squares(e: Err, unit: float) -> Tensor | None:
@@ -255,13 +300,13 @@ def _squares(e: Err, unit: float) -> Tensor | None:
     return start
 
 
-def _signed(total: Tensor | None, c: Tensor, value: _Factor, apply: Callable[[_Factor], Scaled]) -> Tensor:
-    """total + |c·| + |(c·sgn value)·|: one product where no value is negative."""
+def _signed(value: _Factor, other: _Factor, c: Tensor | None, at: int) -> Iterator[_Term]:
+    """c·other and (c·sgn value)·other: the first only where no value is negative; ``at``: 1 for other·c."""
+    if c is None:
+        return
     e = _Factor(c)
     for part in (e,) if not value.t.numel() or float(value.t.min()) >= 0.0 else (e, e.with_sign_of(value)):
-        found, factor = apply(part)
-        total = _gather(total, (found.abs_(), factor))
-    return total  # type: ignore[return-value]
+        yield _term(part, other) if at == 0 else _term(other, part)
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -325,7 +370,14 @@ def products(ctx: BoundMode, y: Tensor, a: Tensor, b: Tensor) -> Err:
     """y = ab: see ``product``, N the inner length (Higham, section 3.5)."""
     shared = common(ctx, a, b) if a.dim() > 1 and b.dim() > 1 else (None, None)
     mul = torch.bmm if a.dim() == 3 else torch.mm if b.dim() == 2 else torch.mv if a.dim() == 2 else torch.dot
-    return product(ctx, "matmul", y, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b))
+    return product(ctx, "matmul", y, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b), _rows_cut(a, b))
+
+
+def _rows_cut(a: Tensor, b: Tensor) -> tuple[int, int, int] | None:
+    """The rows, or the columns where they are more, of a product of two matrices."""
+    if a.dim() != 2 or b.dim() != 2:
+        return None
+    return (0, 0, 0) if a.shape[0] >= b.shape[1] // 4 else (1, 1, 1)
 
 
 @rule("addmm", "baddbmm", "addmv")
@@ -339,8 +391,7 @@ def with_addend(
     if alpha not in (0, 1):
         inner = inner / alpha
     shared = common(ctx, a, b) if b.dim() > 1 else (None, None)
-    own = inner is not y and not ctx.model.u_step
-    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b), own)
+    part = product(ctx, "matmul", inner, mul, a, b, a.shape[-1], shared, lambda: _rows_of(a, b), _rows_cut(a, b))
     if alpha != 1:
         c, i = (None if p is None else p * abs(alpha) for p in (part.c, part.i))
         part = Err(c, i, part.und)
@@ -408,8 +459,8 @@ def convolution(
             found.append((padded[item][tuple(window)] * w[channel]).reshape(-1))
         return torch.stack(found)
 
-    own = bias is not None and not ctx.model.u_step
-    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None), None if transposed else rows, own)
+    along = (1, 1, 0) if groups == 1 and not transposed else None
+    part = product(ctx, "convolution", inner, mul, x, w, n, (row, None), None if transposed else rows, along)
     if bias is None:
         return part
     eb = ctx.err(bias).systematic()
@@ -427,20 +478,27 @@ def convolution_backward(
 ) -> tuple[Err, ...]:  # fmt: skip
     """Gradients of a convolution: bilinear in (g, w) with N = k·C_out/groups, and in (g, x) with N =
     batch·positions."""
-    from kcontract.dynamic.oracle.sums import sum_terms
 
     def back(g_: Tensor, x_: Tensor, w_: Tensor, mask: list[bool]) -> Any:
         return torch.ops.aten.convolution_backward(
-            g_, x_.to(g_), w_.to(g_), bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask
+            g_, x_, w_, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask
         )
+
+    def of_x(p: Tensor, q: Tensor) -> Tensor:  # of the input its shape is looked at only
+        channels = x.shape[1] if groups > 1 or transposed else q.shape[1]
+        return back(p, p.new_empty((p.shape[0], channels, *x.shape[2:])), q, [True, False, False])[0]  # type: ignore[no-any-return]
+
+    def of_w(p: Tensor, q: Tensor) -> Tensor:
+        return back(p, q, p.new_empty(w.shape), [False, True, False])[1]  # type: ignore[no-any-return]
 
     to_x = to_w = to_bias = Err()
     if output_mask[0]:
         n = w.shape[0] // groups * w[0, 0].numel() if not transposed else w[0].numel()
-        to_x = product(ctx, "convolution", y[0], lambda p, q: back(p, x, q, [True, False, False])[0], g, w, n)
+        by_channels = groups == 1 and not transposed and x.shape[1] > x.shape[0]
+        to_x = product(ctx, "convolution", y[0], of_x, g, w, n, along=(1, 1, 1) if by_channels else (0, 0, 0))
     if output_mask[1]:
         n = (g if not transposed else x).numel() // (g if not transposed else x).shape[1]
-        to_w = product(ctx, "convolution", y[1], lambda p, q: back(p, q, w, [False, True, False])[1], g, x, n)
+        to_w = product(ctx, "convolution", y[1], of_w, g, x, n)
     if output_mask[2]:
         dims = (0, *range(2, g.dim()))
         to_bias = sum_terms(ctx, "sum", g, ctx.err(g), y[2], dims, False)
