@@ -233,7 +233,7 @@ class Perturbed(BoundMode):
     def _off(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
         """The runs' results with λ times c and i added, in their first of a pair, and taken away."""
         plain = value.to(self._kind)
-        zeros = plain == 0 if self.model.eta and int(torch.count_nonzero(plain)) < plain.numel() else None
+        zeros = plain == 0 if self.model.eta and float(plain.square().min()) == 0.0 else None
         c, i = (part if part is None else self._of_zeros(part.to(self._kind), zeros) for part in (c, i))
         whole, shift = CELL[self._kind]
         each = (self._count // 2,) + (1,) * value.dim()

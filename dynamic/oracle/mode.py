@@ -7,6 +7,7 @@ taken as pointwise if aten says so, else decomposed by torch's own table, else e
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -170,7 +171,7 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
 
     def count(self, y: Tensor) -> int:
         """The elements of the result that ``y`` is, or is a slice of."""
-        return y.numel() if self._whole is None else self._whole[1].numel()
+        return math.prod(y.shape if self._whole is None else self._whole[1])
 
     def with_eta(self, size: Tensor, factor: float) -> Tensor:
         """``size``·factor + eta, in place."""

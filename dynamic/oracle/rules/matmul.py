@@ -12,7 +12,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
-from kcontract.dynamic.oracle.slices import PIECE, bounds
+from kcontract.dynamic.oracle.slices import bounds
 from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, sum_terms, trend
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
@@ -23,8 +23,10 @@ Product = Callable[[Tensor, Tensor], Tensor]
 MMA_DEPTH = 16
 LOWEST, HIGHEST = 1e-12, 1e30
 """Between these a tensor's largest value lets float32 hold all that counts beside it."""
-CHUNK = 1 << 18
-"""From so many elements on memory is looked after, some rows at a time."""
+TINY = 1.4e-45
+"""The smallest size in float32."""
+CHUNK = 1 << 17
+"""Elements of a large product that are done at a time: smaller products of matrices run slower."""
 
 
 def product(
@@ -32,8 +34,8 @@ def product(
     op: str,
     y: Tensor,
     mul: Product,
-    a: Tensor,
-    b: Tensor,
+    one: Tensor | _Operand,
+    other: Tensor | _Operand,
     n: int,
     shared: tuple[Tensor | None, Tensor | None] = (None, None),
     rows: Callable[[], Tensor] | None = None,
@@ -56,13 +58,15 @@ def product(
     the products of some results in their order: the law grows where they have a ``trend``. ``along`` (an axis of y,
     which factor has it, as which of its axes): a large y is done some of it at a time.
     """
-    model, ea, eb = ctx.model, ctx.err(a), ctx.err(b)
+    model = ctx.model
+    left, right = (t if isinstance(t, _Operand) else _Operand(ctx, t) for t in (one, other))
+    a, b, ea, eb = left.t, right.t, left.e, right.e
     rounded = ctx.computed(a) + ctx.computed(b) if model.u_operand else 0
     if ctx.lam == 1.0:
         ctx.record(op, "gamma_N·|a||b|", n)
         factor = 2 * model.u_factor + rounded * model.u_operand + model.factor(n)
-        c = _worst(ctx, mul, a, b, ea, eb, factor)
-        return Err(c.add_(model.eta) if c.shape == y.shape else c + model.eta, None, _undetermined(mul, a, b, ea, eb))
+        worst = _worst(ctx, mul, a, b, ea, eb, factor)
+        return Err(worst + model.eta, None, _undetermined(mul, a, b, ea, eb))
     k, extra = (n / 3 + 1) * model.u**2, 4 * model.u_factor / ctx.lam
     s2 = k
     if n <= SHORT or _conspire(a, b, n, model.u):
@@ -86,14 +90,17 @@ def product(
         k, s2 = k * larger**2, s2 * larger**2
     k += rounded * (model.u_operand / 2) ** 2
     cut = 2 * model.u * n / MMA_DEPTH / ctx.lam if ctx.matrix_units and n > MMA_DEPTH else 0.0
-    fa, fb = _Factor(a), _Factor(b)
-    squares, sizes = _independent(ctx, fa, fb, ea, eb, k), [*_signed(fa, fb, ea.c, 0), *_signed(fb, fa, eb.c, 1)]
+    squares = _independent(left, right, k)
+    sizes = [_term(part, right.factor) for part in left.systematic]
+    sizes += [_term(left.factor, part) for part in right.systematic]
     if extra:
-        sizes.append(_term(fa.sizes(), fb.sizes(), extra))
+        sizes.append(_term(left.factor.sizes(), right.factor.sizes(), extra))
     c: Tensor | None = torch.empty_like(y) if sizes or cut else None
     i = torch.empty_like(y) if squares or s2 else None
-    parts = bounds(y.shape[along[0]], y.numel() // PIECE, 1) if along is not None and y.numel() >= 2 * PIECE else []
-    for place in parts or [None]:
+    places: list[Any] = [None]
+    if along is not None and y.numel() >= 2 * CHUNK:
+        places = bounds(y.shape[along[0]], y.numel() // CHUNK, 1) or places
+    for place in places:
         here = functools.partial(_narrow, dim=along[0], place=place) if along is not None else _narrow
         terms = [
             found if place is None else [t.narrow(along[1], along[2], place) for t in found]  # type: ignore[index]
@@ -197,11 +204,11 @@ def _flat(t: Tensor) -> Tensor:
     return t.as_strided((span,), (1,), t.storage_offset()) if dense else t.reshape(-1)
 
 
-def _nothing_lost(narrow: Tensor, t: Tensor) -> bool:
-    """True where ``narrow``, not negative, is 0 only where ``t`` is."""
-    if not narrow.numel() or float(narrow.min()) > 0.0:
-        return True
-    return bool(torch.count_nonzero(narrow) == torch.count_nonzero(t))
+def _least(t: Tensor) -> float:
+    """The smallest size that is not 0: as whole numbers, less 1, floats keep their order, and 0 becomes the largest."""
+    kind, most = (torch.int32, 0x7FFFFFFF) if t.dtype is torch.float32 else (torch.int64, 0x7FFFFFFFFFFFFFFF)
+    bits = t.view(kind).bitwise_and(most).sub_(1).bitwise_and_(most).min().add_(1)
+    return float(bits.view(t.dtype))
 
 
 class _Factor:
@@ -228,7 +235,10 @@ class _Factor:
     @functools.cached_property
     def narrow(self) -> Tensor | None:
         """``small`` of what is not negative and will not be squared."""
-        return self._scaled if self.top and _nothing_lost(_flat(self._scaled), _flat(self.t)) else None
+        if not self.top:
+            return None
+        flat = _flat(self._scaled)
+        return self._scaled if float(flat.min()) > 0 or _least(_flat(self.t)) > 2 * TINY * self.top else None
 
     @functools.cached_property
     def small(self) -> Tensor | None:
@@ -238,7 +248,9 @@ class _Factor:
     def square(self) -> Tensor | None:
         """The squares of ``small``."""
         square = self._scaled.square() if self.top else None
-        return square if square is not None and _nothing_lost(_flat(square), _flat(self.t)) else None
+        if square is None or not (float(_flat(square).min()) > 0 or _least(_flat(self._scaled)) > 2 * TINY**0.5):
+            return None
+        return square
 
     def with_sign_of(self, other: _Factor) -> _Factor:
         """The same sizes with another's signs."""
@@ -264,49 +276,67 @@ def _term(p: _Factor, q: _Factor, factor: float = 1.0) -> _Term:
     return _Term(p.small, q.small, factor * p.top * q.top)
 
 
-def _independent(ctx: BoundMode, a: _Factor, b: _Factor, ea: Err, eb: Err, k: float) -> list[_Term]:
-    """(k·a² + i_a² + 4c_a²)·(|b| + λe_b)² and a²·(i_b² + 4c_b²), where there are such.
+class _Operand:
+    """A factor with its error, in the forms that products take, made once."""
 
-    The first factors in units of sqrt(k) (of u where k is 0), so that float32 holds their squares.
-    """
-    unit, e, terms = k or ctx.u**2, eb.total(), []
-    left, right = _squares(ea, unit), _squares(eb, unit)
-    if k or left is not None:
-        size = b if e is None else _Factor(torch.add(b.t.abs(), e, alpha=ctx.lam))
-        if left is None and a.square is not None and size.square is not None:
-            terms.append(_Term(a.square, size.square, k * (a.top * size.top) ** 2))
-        else:
-            both = a.t * a.t if left is None else left.addcmul_(a.t, a.t) if k else left
-            terms.append(_squared(_Factor(both), size, unit))
-    if right is not None:
-        found = _squared(_Factor(right), a, unit)
-        terms.append(_Term(found.right, found.left, found.factor))
+    def __init__(self, ctx: BoundMode, t: Tensor) -> None:
+        self.t, self.e, self._ctx, self.factor = t, ctx.err(t), ctx, _Factor(t)
+
+    @functools.cached_property
+    def spread(self) -> _Factor | None:
+        """(i² + 4c²)/u²."""
+        start: Tensor | None = None
+        for part, share in ((self.e.i, 1.0), (self.e.c, 4.0)):
+            if part is not None:
+                share /= self._ctx.u**2
+                start = (part * part).mul_(share) if start is None else start.addcmul_(part, part, value=share)
+        return None if start is None else _Factor(start)
+
+    @functools.cached_property
+    def reach(self) -> _Factor:
+        """|t| + λe."""
+        e = self.e.total()
+        return self.factor if e is None else _Factor(torch.add(self.t.abs(), e, alpha=self._ctx.lam))
+
+    @functools.cached_property
+    def systematic(self) -> list[_Factor]:
+        """c and c·sgn t; the first only where no value is negative."""
+        if self.e.c is None:
+            return []
+        e = _Factor(self.e.c)
+        return [e] if not self.t.numel() or float(self.t.min()) >= 0.0 else [e, e.with_sign_of(self.factor)]
+
+    def squares(self, k: float) -> tuple[Tensor, float]:
+        """k·t² + i² + 4c² as a tensor and its factor, in float32 where that holds it."""
+        unit, spread = self._ctx.u**2, self.spread
+        own = self.factor.square if k else None
+        if spread is None:
+            return (own, k * self.factor.top**2) if own is not None else (self.t * self.t, k)
+        if k == 0.0:
+            return (spread.narrow, unit * spread.top) if spread.narrow is not None else (spread.t, unit)
+        if own is None or spread.narrow is None:
+            return torch.mul(self.t, self.t).mul_(k).add_(spread.t, alpha=unit), 1.0
+        one, two = k * self.factor.top**2, unit * spread.top
+        most = max(one, two)
+        return torch.mul(own, one / most).add_(spread.narrow, alpha=two / most), most
+
+
+def _independent(a: _Operand, b: _Operand, k: float) -> list[_Term]:
+    """(k·a² + i_a² + 4c_a²)·(|b| + λe_b)² and a²·(i_b² + 4c_b²), where there are such."""
+    terms = []
+    if k or a.spread is not None:
+        terms.append(_Term(*_squared(*a.squares(k), b.reach)))
+    if b.spread is not None:
+        right, left, factor = _squared(*b.squares(0.0), a.factor)
+        terms.append(_Term(left, right, factor))
     return terms
 
 
-def _squared(p: _Factor, root: _Factor, unit: float) -> _Term:
-    """unit·p·root² in float32 where neither leaves its range, else in float64."""
-    if root.square is not None and p.narrow is not None:
-        return _Term(p.narrow, root.square, unit * p.top * root.top**2)
-    return _Term(p.t, root.t * root.t, unit)
-
-
-def _squares(e: Err, unit: float) -> Tensor | None:
-    start: Tensor | None = None
-    for part, share in ((e.i, 1.0), (e.c, 4.0)):
-        if part is not None:
-            share /= unit
-            start = (part * part).mul_(share) if start is None else start.addcmul_(part, part, value=share)
-    return start
-
-
-def _signed(value: _Factor, other: _Factor, c: Tensor | None, at: int) -> Iterator[_Term]:
-    """c·other and (c·sgn value)·other: the first only where no value is negative; ``at``: 1 for other·c."""
-    if c is None:
-        return
-    e = _Factor(c)
-    for part in (e,) if not value.t.numel() or float(value.t.min()) >= 0.0 else (e, e.with_sign_of(value)):
-        yield _term(part, other) if at == 0 else _term(other, part)
+def _squared(p: Tensor, factor: float, root: _Factor) -> tuple[Tensor, Tensor, float]:
+    """factor·p·root² in float32 where that holds both, else in float64."""
+    if p.dtype is torch.float32 and root.square is not None:
+        return p, root.square, factor * root.top**2
+    return p.double(), root.t * root.t, factor
 
 
 @np.errstate(invalid="ignore", over="ignore")
@@ -418,7 +448,7 @@ def _rows_beside(total: Tensor, new: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     if total.numel() < CHUNK or total.dim() < 2:
         yield total, new
         return
-    step = CHUNK // 4 // total[0].numel()
+    step = CHUNK // 2 // total[0].numel()
     for one, other in zip(total.split(max(1, step)), new.split(max(1, step)), strict=True):
         if step:
             yield one, other
@@ -484,21 +514,22 @@ def convolution_backward(
             g_, x_, w_, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask
         )
 
-    def of_x(p: Tensor, q: Tensor) -> Tensor:  # of the input its shape is looked at only
+    def of_x(p: Tensor, q: Tensor) -> Any:  # of the input its shape is looked at only
         channels = x.shape[1] if groups > 1 or transposed else q.shape[1]
-        return back(p, p.new_empty((p.shape[0], channels, *x.shape[2:])), q, [True, False, False])[0]  # type: ignore[no-any-return]
+        return back(p, p.new_empty((p.shape[0], channels, *x.shape[2:])), q, [True, False, False])[0]
 
-    def of_w(p: Tensor, q: Tensor) -> Tensor:
-        return back(p, q, p.new_empty(w.shape), [False, True, False])[1]  # type: ignore[no-any-return]
+    def of_w(p: Tensor, q: Tensor) -> Any:
+        return back(p, q, p.new_empty(w.shape), [False, True, False])[1]
 
     to_x = to_w = to_bias = Err()
+    given = _Operand(ctx, g)
     if output_mask[0]:
         n = w.shape[0] // groups * w[0, 0].numel() if not transposed else w[0].numel()
         by_channels = groups == 1 and not transposed and x.shape[1] > x.shape[0]
-        to_x = product(ctx, "convolution", y[0], of_x, g, w, n, along=(1, 1, 1) if by_channels else (0, 0, 0))
+        to_x = product(ctx, "convolution", y[0], of_x, given, w, n, along=(1, 1, 1) if by_channels else (0, 0, 0))
     if output_mask[1]:
         n = (g if not transposed else x).numel() // (g if not transposed else x).shape[1]
-        to_w = product(ctx, "convolution", y[1], of_w, g, x, n)
+        to_w = product(ctx, "convolution", y[1], of_w, given, x, n)
     if output_mask[2]:
         dims = (0, *range(2, g.dim()))
         to_bias = sum_terms(ctx, "sum", g, ctx.err(g), y[2], dims, False)

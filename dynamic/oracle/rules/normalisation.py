@@ -239,7 +239,7 @@ class _Gradient:
         if self.rho is not None:
             c.addcmul_(size, s2.abs() * self.rho)
         if e2 is not None:
-            whole = self.e.i if self.e.c is None else self.e.c + self.e.i  # type: ignore[operator]
+            whole = self.e.i if self.e.c is None else self.e.c + self.e.i
             c.addcmul_(size.add_(whole, alpha=ctx.lam), self.grown * e2, value=1 / n)
         inner = torch.sub(gw, s1, out=size).addcmul_(self.xhat, s2, value=-1).abs_()
         gain = scale.abs()
@@ -289,7 +289,7 @@ def group_norm_backward(
     each = channels // groups
     full, row = (batch, groups, each, area), (batch, groups, 1, 1)
     em, er = (_reshaped(ctx.err(t), row) for t in (mean, r))
-    cut = [t.reshape(full) for t in (g, x)]
+    cut = g.reshape(full), x.reshape(full)
     for t, whole in zip(cut, (g, x), strict=True):
         if t.untyped_storage()._cdata != whole.untyped_storage()._cdata:
             ctx.tables.put(t, _reshaped(ctx.err(whole), full))
@@ -305,8 +305,8 @@ def group_norm_backward(
 
 @rule("native_batch_norm_backward")
 def batch_norm_backward(
-    ctx: BoundMode, y: Any, g: Tensor, x: Tensor, w: Tensor | None, running_mean: Tensor | None,
-    running_var: Tensor | None, mean: Tensor | None, r: Tensor | None, train: bool, eps: float, mask: Any,
+    ctx: BoundMode, y: Any, g: Tensor, x: Tensor, w: Tensor | None, running_mean: Any, running_var: Any, mean: Any,
+    r: Any, train: bool, eps: float, mask: Any,
 ) -> tuple[Err, ...]:  # fmt: skip
     """Training: see ``_Gradient``; the weight is a factor of the whole. Evaluation: dx = g·r·w, r of what is given."""
     shape = (1, -1) + (1,) * (x.dim() - 2)
@@ -314,18 +314,19 @@ def batch_norm_backward(
     if train:
         em, er = ctx.err(mean), ctx.err(r)
     else:
-        mean, r = running_mean, (running_var + eps).rsqrt()  # type: ignore[operator]
+        mean, r = running_mean, (running_var + eps).rsqrt()
         em = ctx.err(mean)
-        er = rstd_error(ctx, running_var, Err(torch.zeros_like(r)), eps)  # type: ignore[arg-type]
-    mean, r = mean.reshape(shape), r.reshape(shape)  # type: ignore[union-attr]
+        er = rstd_error(ctx, running_var, Err(torch.zeros_like(r)), eps)
+    mean, r = mean.reshape(shape), r.reshape(shape)
     em, er = _reshaped(em, shape), _reshaped(er, shape)
-    scale, reach = r, er.total()
+    scale: Tensor = r
+    moved = reach = er.total()
     if w is not None:
         wide, ew = w.reshape(shape), ctx.err(w).total()
         scale = r * wide
-        reach = None if reach is None else reach * wide.abs()
+        reach = None if moved is None else moved * wide.abs()
         if ew is not None:
-            reach = plus(reach, ew.reshape(shape) * (r if er.total() is None else r + er.total() * ctx.lam))
+            reach = plus(reach, ew.reshape(shape) * (r if moved is None else r + moved * ctx.lam))
     shared = _Gradient(ctx, g, x, mean, em, r, er)
     if train:
         dx, db, dw = shared.input(dims, x.numel() // x.shape[1], None, scale, reach)
