@@ -53,9 +53,11 @@ WORTHLESS = 0.25
 BETTER = 4.0
 NEIGHBOURS = 4
 """Elements whose mean square stands for each of them; of fewer, four pairs are run and a spread counts twice."""
-ALIKE = 0.5
+ALIKE, ONE, ALIKES = 0.5, 0.9, 1.5
 """How alike (the cosine's size) two pairs' deviations of one tensor may be: where one error rules a whole tensor, its
-elements tell no more of it than one, and four pairs are run (two needed λ = 9.4 of a net of 24 layers)."""
+elements tell no more of it than one, and two pairs needed λ = 9.4 of a net of 24 layers. Beyond 0.9 four are run; up to
+that the other errors hold up a bound by themselves (λ·MARGIN·sqrt(0.1) is 4.4 times the true deviation), and beyond 0.5
+in any tensor the spreads of all count one and a half times."""
 UNDERFLOWS = 64
 SAMPLE = 65536
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
@@ -360,10 +362,10 @@ class _Spread:
         """Mirrored runs are no mirrors."""
         return self.bent > BENT * self.moved
 
-    def bound(self) -> Tensor:
+    def bound(self, margin: float) -> Tensor:
         """At least the root mean square; twice that where only few values tell of it."""
         mean = self.squares.div(self.runs * self._near).sqrt_().mul_(2.0 if self.few else 1.0)
-        return torch.maximum(self.largest, mean).double().mul_(MARGIN)
+        return torch.maximum(self.largest, mean).double().mul_(margin)
 
 
 def spreads(
@@ -389,10 +391,11 @@ def spreads(
         if mode.lost or all(s.curved for s in kept):
             return None
         sure = sure and not mode.unsure
-        found = [None if s.curved else _smaller(s, share, sure, *b) for s, b in zip(kept, bounds, strict=True)]
+        margin = share * MARGIN * (ALIKES if part == 0 and max(s.alike for s in kept) > ALIKE else 1.0)
+        found = [None if s.curved else _smaller(s, margin, sure, *b) for s, b in zip(kept, bounds, strict=True)]
         if not any(f is not None and _sharper(f, b) for f, b in zip(found, bounds, strict=True)):
             return None
-        if not any((s.few or s.alike > ALIKE) and not s.curved for s in kept):
+        if not any((s.few or s.alike > ONE) and not s.curved for s in kept):
             break
     return [b if f is None else f for f, b in zip(found, bounds, strict=True)]
 
@@ -409,12 +412,12 @@ def _some(t: Tensor) -> Tensor:
     return t.reshape(-1)[:: t.numel() // SAMPLE + 1]
 
 
-def _smaller(spread: _Spread, share: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
+def _smaller(spread: _Spread, margin: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
     """The running bound where the runs are undetermined. Else at least the element's own spread, and the share of the
     running bound (of the tensor's size, where that is less) that one element in ten has used: a few runs may all miss
     what moves one element, not what moves all of its kind. An element that only the running tables call undetermined
     is lifted where the runs tell it to a quarter of the tensor's size: no pole, no choice is near."""
-    now, size = spread.bound().mul_(share), _size(spread.value)
+    now, size = spread.bound(margin), _size(spread.value)
     some, most = _some(now), _some(bound).nan_to_num(torch.inf).clamp_(max=size)
     ratio = (some / most)[(most > 0) & ~_some(undetermined)]
     used = float(ratio.kthvalue(max(1, int(ratio.numel() * USUAL))).values) if ratio.numel() else 0.0
