@@ -26,7 +26,7 @@ def test_twelve_layers_judge(family: str, grads: bool) -> None:
     found = bounds_depth.measure(family, 12, 3, grads)
     assert not found["alarm"] and found["required"] < 4
     assert found["zeros fail"] and found["1.1x fails"] and found["bf16 fails"]
-    assert found["ratio"] < 700 and found["undetermined"] == 0
+    assert found["ratio"] < 1000 and found["undetermined"] == 0
 
 
 @pytest.mark.parametrize("family", DEEP)
