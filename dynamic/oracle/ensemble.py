@@ -29,7 +29,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
 from kcontract.dynamic.oracle.mode import RANDOM, BoundMode, Operation, shaped
 from kcontract.dynamic.oracle.model import Accumulation
-from kcontract.dynamic.oracle.slices import PIECE
+from kcontract.dynamic.oracle.slices import chunk
 from kcontract.dynamic.oracle.tables import Beside, Err, anywhere, either
 
 PAIRS = 2
@@ -215,15 +215,15 @@ class Perturbed(BoundMode):
 
     def _moved(self, value: Tensor, runs: Any, c: Tensor | None, i: Tensor | None) -> tuple[Tensor, ...]:
         """``_off``, some of a large result at a time: what is made on the way stays in the cache."""
-        size = value.numel()
+        size, piece = value.numel(), chunk(value)
         alike = all(p is None or (p.shape == value.shape and p.is_contiguous()) for p in (value, c, i, *(runs or ())))
-        if size < 2 * PIECE or not alike:
+        if size < 2 * piece or not alike:
             return self._off(value, runs, c, i)
         found = runs or tuple(value.new_empty(value.shape, dtype=self._kind) for _ in range(self._count))
-        for low in range(0, size, PIECE):
+        for low in range(0, size, piece):
 
             def cut(p: Tensor, low: int = low) -> Tensor:
-                return p.view(-1)[low : low + PIECE]
+                return p.view(-1)[low : low + piece]
 
             parts = [None if p is None else cut(p) for p in (c, i)]
             moved = self._off(cut(value), [cut(r) for r in runs] if runs else None, *parts)

@@ -307,9 +307,9 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
                 continue
             self.keep(where, at, value, err)
             if self._alone or alone:
-                found = (alone, size if value.shape == shape else 0.0)
-                key = where.untyped_storage()._cdata
-                self._alone[key] = tuple(map(max, found, self._alone.get(key, found))) if more else found  # type: ignore[assignment]
+                key, kept = where.untyped_storage()._cdata, size if value.shape == shape else 0.0
+                before = self._alone.get(key, (0.0, 0.0)) if more else (0.0, 0.0)
+                self._alone[key] = max(alone, before[0]), max(kept, before[1])
 
     def keep(self, t: Tensor, at: int, value: Tensor, err: Err) -> None:
         """Remember the error of an operation's result ``value``, its ``at``-th, which now stands in ``t``."""
@@ -318,6 +318,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
     def again(self, t: Tensor, value: Tensor) -> None:
         """``t`` now holds what ``value`` does."""
         self.tables.put(t, self.tables.find(value) or EXACT)
+        if self._alone:
+            self._alone[t.untyped_storage()._cdata] = self._alone.get(value.untyped_storage()._cdata, (0.0, 0.0))
 
     def number(self, value: float, made: Tensor) -> None:
         """A float the reference returns now stands in the tensor ``made``."""

@@ -12,7 +12,7 @@ import torch
 from kcontract.dynamic.oracle.dtypes import Tensor
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
-from kcontract.dynamic.oracle.slices import bounds
+from kcontract.dynamic.oracle.slices import bounds, chunk
 from kcontract.dynamic.oracle.sums import ROWS, SAMPLE, SHORT, sum_terms, trend
 from kcontract.dynamic.oracle.tables import Err, either, plus
 
@@ -45,18 +45,17 @@ def product(
 
     Fresh: the law of ``sums`` with S = ab, Q = a²b², A = |a||b|; where factors are cut to tf32, + u_f·2A (cut towards
     zero: systematic; entered twice, like every proven part, so that λ 4 suffices); where computed factors are rounded
-    to u_o, + u_o/2·sqrt(Q) each, as for stored results; in a matrix unit that adds 16
-    products
-    at a time towards zero, + u·N/8·|S| systematic and u·N/8·sqrt(S² + Q) independent: a cut loses up to 2u of the
-    partial sum (an H200 needed λ = 4.9 of half that, float16, N = 4096, all terms of one sign).
+    to u_o, + u_o/2·sqrt(Q) each, as for stored results; in a matrix unit that adds 16 products at a time towards zero,
+    + u·N/8·|S| systematic and u·N/8·sqrt(S² + Q) independent: a cut loses up to 2u of the partial sum (an H200 needed
+    λ = 4.9 of half that, float16, N = 4096, all terms of one sign).
 
     Carried, worst case: |a|c_b + c_a|b| + λ·e_a·e_b. Exchangeable: systematic errors have a common sign along the sum
     (a shifted mean), or the sign of the value (a scale), or neither: |c_a·b| + |(c_a·sgn a)·b| + 2·sqrt(c_a²b²)
     (a few choices that rounding makes have any signs: four of them at λ = 4), and sqrt(i_a²b² + a²i_b²) for the
-    independent ones. ``shared`` gives what of the carried error all results of one row
-    or column have in common (see ``common``): it counts as systematic. Error sums are formed in float32. ``rows`` gives
-    the products of some results in their order: the law grows where they have a ``trend``. ``along`` (an axis of y,
-    which factor has it, as which of its axes): a large y is done some of it at a time.
+    independent ones. ``shared`` gives what of the carried error all results of one row or column have in common (see
+    ``common``): it counts as systematic. Error sums are formed in float32. ``rows`` gives the products of some results
+    in their order: the law grows where they have a ``trend``. ``along`` (an axis of y, which factor has it, as which of
+    its axes): a large y is done some of it at a time.
     """
     model = ctx.model
     left, right = (t if isinstance(t, _Operand) else _Operand(ctx, t) for t in (one, other))
@@ -98,8 +97,8 @@ def product(
     c: Tensor | None = torch.empty_like(y) if sizes or cut else None
     i = torch.empty_like(y) if squares or s2 else None
     places: list[Any] = [None]
-    if along is not None and y.numel() >= 2 * CHUNK:
-        places = bounds(y.shape[along[0]], y.numel() // CHUNK, 1) or places
+    if along is not None and y.numel() >= 2 * (size := chunk(y, CHUNK)):
+        places = bounds(y.shape[along[0]], y.numel() // size, 1) or places
     for place in places:
         here = functools.partial(_narrow, dim=along[0], place=place) if along is not None else _narrow
         terms = [
@@ -159,9 +158,8 @@ def _root(mul: Product, y: Tensor, i: Tensor, terms: list[_Term], s2: float) -> 
     """i = sqrt(s2·y² + Σ terms)."""
     if s2:
         torch.mul(y, y, out=i).mul_(s2)
-    started = bool(s2)
-    for found, factor in _formed(mul, terms, False):
-        started = bool(i.add_(found, alpha=factor) is i) if started else i.copy_(found).mul_(factor) is i
+    for nth, (found, factor) in enumerate(_formed(mul, terms, False)):
+        _put(i, found, factor, nth > 0 or bool(s2))
     i.clamp_(min=0.0).sqrt_()
 
 
@@ -169,11 +167,17 @@ def _total(mul: Product, y: Tensor, c: Tensor, terms: list[_Term], shared: list[
     """c = Σ |terms| + shared + cut·|y|."""
     if cut:
         torch.abs(y, out=c).mul_(cut)
-    started = bool(cut)
-    for found, factor in _formed(mul, terms, True):
-        started = bool(c.add_(found, alpha=factor) is c) if started else c.copy_(found).mul_(factor) is c
+    for nth, (found, factor) in enumerate(_formed(mul, terms, True)):
+        _put(c, found, factor, nth > 0 or bool(cut))
     for part in shared:
         c.add_(part)
+
+
+def _put(total: Tensor, found: Tensor, factor: float, more: bool) -> None:
+    if more:
+        total.add_(found, alpha=factor)
+    else:
+        total.copy_(found).mul_(factor)
 
 
 def _undetermined(mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err) -> Tensor | None:
