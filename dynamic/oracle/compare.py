@@ -50,16 +50,20 @@ class Policy:
     @staticmethod
     def of(contract: Contract) -> Policy:
         """The policy a contract declares; what it leaves open is taken as in the default."""
+        if not isinstance(contract, Contract):
+            raise InputError(f"a policy is read from a {type(contract).__name__}: give a Contract")
         nan = contract.nan or NanPolicy.PROPAGATE
         return Policy(nan, contract.subnormals or Subnormals.FLUSH, False, contract.tolerance)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One output compared. ``index`` is the worst element's multi-index; ``ratio`` is |found − wanted| / allowed.
+    """One output compared. ``index`` is the worst element's multi-index; ``ratio`` is |found − wanted| / allowed; of a
+    wrong element ``allowed`` is the bound before rounding to the output type, and the ratio is over it and half an ulp.
 
     ``reason`` is empty where ok, else one of shape, dtype, nan, inf, value, index. ``masks`` counts mismatched NaN,
-    +Inf and −Inf and the undetermined elements; ``required`` is the λ the finite elements would have needed.
+    +Inf and −Inf and the undetermined elements (where all are, no index and no numbers are given: nothing was judged);
+    ``required`` is the λ the finite elements would have needed.
     """
 
     ok: bool
@@ -91,6 +95,11 @@ def compare(
     if isinstance(expected, Expected):
         raise InputError("one output is compared with all that is expected: give told.outputs[0], or use compare_all")
     policy = policy or Policy()
+    if not isinstance(expected, Bounded):
+        kind_ = type(expected).__name__
+        raise InputError(f"what is expected is a {kind_}: give one of told.outputs, or of told.grads.values(), second")
+    if not isinstance(policy, Policy):
+        raise InputError(f"the policy is {policy!r}: give an oracle.Policy, as Policy(tolerance=1e-2)")
     name = expected.name
     if not isinstance(candidate, torch.Tensor):
         raise InputError(f"{name} is compared with a {type(candidate).__name__}: give a tensor")
@@ -137,7 +146,10 @@ def compare(
     wrong = finite & ~inside
     side = torch.where(found > y, high - y, y - low)
     allowed = torch.where(side > 0, side, torch.maximum((low - y).abs(), (high - y).abs()))
-    ratio = torch.where(finite, gap / allowed.clamp(min=5e-324), 0.0).nan_to_num(0.0)
+    room = allowed
+    if policy.tolerance is None:  # else a wrong element next to its rounded value has the largest ratio of all
+        allowed, room = (torch.where(wrong, t, allowed) for t in (bound, bound + rounded.abs() * (kind.u / 2)))
+    ratio = torch.where(finite, gap / room.clamp(min=5e-324), 0.0).nan_to_num(0.0)
     masks = {
         "nan": int(wrong_nan.sum()),
         "+inf": int((wrong_inf & ((rounded == math.inf) | (found == math.inf))).sum()),
@@ -157,6 +169,8 @@ def compare(
             at = tuple(int(k) for k in mask.nonzero()[0])
             return _at(name, reason, at, found, rounded, allowed, math.inf, required, masks)
     bad = anywhere(wrong)
+    if not bad and masks["undetermined"] == found.numel():
+        return Comparison(True, name, "", (), "undetermined", "undetermined", "undetermined", 0.0, 0.0, masks)
     worst = int((torch.where(wrong, ratio, -1.0) if bad else ratio).reshape(-1).argmax())
     at = tuple(int(k) for k in torch.unravel_index(torch.tensor(worst), ratio.shape)) if ratio.dim() else ()
     return _at(name, "value" if bad else "", at, found, y, allowed, float(ratio[at]), required, masks)

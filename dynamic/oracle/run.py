@@ -148,7 +148,8 @@ def run(
     """The reference's outputs in float64 with the error bound of any honest implementation under ``model``.
 
     ``inputs`` are what the candidate gets, already in its dtypes (so already quantised); a module's parameters
-    likewise. ``out_dtype`` is what the candidate returns (default: the first floating input's dtype). With
+    likewise. ``out_dtype``, by name or as torch has it, is what the candidate returns (default: the first floating
+    input's), one or one an output. With
     ``grads`` true, gradients of every input and parameter that requires one are bounded too, for random upstream
     gradients of ``seed`` (returned) or the given ones. ``flush_inputs`` admits inputs below 2^-126 read as zero.
     Raises ``InputError`` where the reference raises, returns no tensor or cannot be followed. Memory:
@@ -161,6 +162,10 @@ def run(
             raise InputError(f"grads is {_kind(grads)}: give True, False, or a list of upstream gradients (tensors)")
         if not len(grads):
             raise InputError("an empty list of upstream gradients is given: pass one a differentiable output, or True")
+    if isinstance(out_dtype, (list, tuple)):
+        out_dtype = [_dtype(d) for d in out_dtype]
+    elif out_dtype is not None:
+        out_dtype = _dtype(out_dtype)
     if not isinstance(flush_inputs, bool):
         raise InputError(f"flush_inputs is {_kind(flush_inputs)}: give True or False")
     model = model or Accumulation.fp32()
@@ -172,6 +177,14 @@ def run(
     job = _Job(reference, inputs, out_dtype, grads, seed, flush_inputs)
     expected, alone = _running(job, model)
     return expected if flush_inputs or model.lam == 1.0 else _sharpened(job, expected, alone)
+
+
+def _dtype(given: Any) -> DType:
+    """A dtype, or the one a name says."""
+    found = getattr(torch, given, None) if isinstance(given, str) else given
+    if not isinstance(found, torch.dtype):
+        raise InputError(f"an output dtype is {_kind(given)}: give a torch.dtype, such as torch.bfloat16, or its name")
+    return found
 
 
 def _kind(value: Any) -> str:

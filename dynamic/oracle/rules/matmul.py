@@ -219,8 +219,13 @@ class _Factor:
     """A factor of products in float32, over its largest size: ``small``, and its squares; None where float32 loses
     small values of it."""
 
-    def __init__(self, t: Tensor) -> None:
-        self.t = t
+    def __init__(self, t: Tensor | Callable[[], Tensor]) -> None:
+        self._t = t
+
+    @functools.cached_property
+    def t(self) -> Tensor:
+        """In float64."""
+        return self._t() if callable(self._t) else self._t
 
     @functools.cached_property
     def top(self) -> float:
@@ -258,18 +263,16 @@ class _Factor:
 
     def with_sign_of(self, other: _Factor) -> _Factor:
         """The same sizes with another's signs."""
-        if self.small is None or other.small is None:
-            return _Factor(torch.copysign(self.t, other.t))
-        found = _Factor(self.t)
-        found.__dict__.update(top=self.top, small=torch.copysign(self.small, other.small))
+        found = _Factor(lambda: torch.copysign(self.t, other.t))
+        if self.small is not None and other.small is not None:
+            found.__dict__.update(top=self.top, small=torch.copysign(self.small, other.small))
         return found
 
     def sizes(self) -> _Factor:
         """Without signs."""
-        if self.small is None:
-            return _Factor(self.t.abs())
-        found = _Factor(self.t)
-        found.__dict__.update(top=self.top, small=self.small.abs())
+        found = _Factor(self.t.abs)
+        if self.small is not None:
+            found.__dict__.update(top=self.top, small=self.small.abs())
         return found
 
 

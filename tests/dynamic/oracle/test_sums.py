@@ -143,3 +143,16 @@ def test_sums_over_two_periods_and_windows_of_a_smooth_image_stay_inside() -> No
     result = oracle.compare(_in_order(terms).reshape(1, 1, 33, 33), told)
     assert result.ok and result.required < 4
     assert not oracle.compare(torch.zeros(1, 1, 33, 33), told).ok
+
+
+@pytest.mark.parametrize("count", [65_536, 800_000])
+@pytest.mark.parametrize("power", [2, 4])
+def test_long_loops_over_terms_of_the_size_of_an_ulp(count: int, power: int) -> None:
+    """Added one by one, small terms round mostly one way (λ 13 without ``drift``); no bound of γ_N stands for that."""
+    x = torch.randn(count, generator=torch.Generator().manual_seed(1)) ** power
+    told = oracle.run(lambda x: x.sum(), [x]).outputs[0]
+    for terms in (x, x.flip(0)):
+        found = torch.tensor(np.cumsum(terms.numpy(), dtype=np.float32)[-1])
+        right = oracle.compare(found, told)
+        assert right.ok and right.required < 4
+    assert not oracle.compare((x.double().sum() * 0.98).float(), told).ok
