@@ -141,7 +141,8 @@ def clipped_difference(
 ) -> Err:
     """y = k·g·clip(d, −b, b), d = x − target, in units of b for smooth L1, doubled and never clipped for squares; k is
     1/N where a mean is taken (``reduction`` 1). |clip|·k·e_g + k|g|(e_x + e_t) where |d| <= b + λ(e_x + e_t), +
-    5u|y|: a clip is continuous. For b = 0, the sign, either sign where |d| <= λ(e_x + e_t)."""
+    5u|y|: a clip is continuous. For b = 0, the sign, either sign where |d| <= λ(e_x + e_t). Where steps are stored, d
+    and k·d are."""
     ex, et = ctx.err(x), ctx.err(target)
     unit = 2.0 if bound == math.inf else 1 / bound if bound and ctx.current.startswith("smooth") else 1.0
     k = unit / (max(1, ctx.count(y)) if reduction == 1 else 1)
@@ -160,13 +161,17 @@ def clipped_difference(
     parts = [(eg, clip, g), (Err(jump), 1)]
     if bound:
         parts += [(ex, slope, x), (et, slope, target)]
-    return linear(ctx, y, parts, ctx.fresh(y, 5.0), either(ex.und, et.und))
+    fresh = ctx.fresh(y, 5.0)
+    if ctx.model.u_step:
+        fresh.add_(y.abs(), alpha=ctx.model.u_step).add_(g.abs(), alpha=ctx.model.eta_step)
+    return linear(ctx, y, parts, fresh, either(ex.und, et.und))
 
 
 @rule("mse_loss", "smooth_l1_loss", "huber_loss")
 def loss(ctx: BoundMode, y: Tensor, x: Tensor, target: Tensor, reduction: int = 1, bound: float = math.inf) -> Any:
     """y = d², d = x − target, or d²/2 up to |d| = b and b(|d| − b/2) beyond, over b for smooth L1 (for b = 0: |d|): the
-    slope at |d| + λ(e_x + e_t) times e_x + e_t, + 4u·y. A mean or a sum of that is one."""
+    slope at |d| + λ(e_x + e_t) times e_x + e_t, + 4u·y; where steps are stored, d and its half square are. A mean or a
+    sum of that is one."""
     if reduction:
         function = ctx.function
         with ctx:
@@ -183,4 +188,7 @@ def loss(ctx: BoundMode, y: Tensor, x: Tensor, target: Tensor, reduction: int = 
             slope = slope.div_(bound).clamp_(max=1.0) if bound else torch.ones_like(slope)
         else:
             slope.clamp_(max=bound)
-    return linear(ctx, y, [(ex, slope, x), (et, slope, target)], ctx.fresh(y, 4.0))
+    fresh = ctx.fresh(y, 4.0)
+    if ctx.model.u_step:
+        fresh.add_(y, alpha=2 * ctx.model.u_step).add_(ctx.model.eta_step)
+    return linear(ctx, y, [(ex, slope, x), (et, slope, target)], fresh)

@@ -160,6 +160,7 @@ class _Gradient:
     """What the gradients of y = x̂·w + b, x̂ = (x − m)·r, share; m and r (one shape) broadcast against x.
 
     With ρ = e_r/r, x̂ errs by (1 + λρ)e + ρ|x̂|, e = r(e_x + e_m) + u(4|x̂| + 4|m|r): it may be formed as x·r − m·r.
+    Where steps are stored, so are x − m, x̂, gw and its products: u_step is added to 4u, and to 2u of each of them.
     """
 
     def __init__(self, ctx: BoundMode, g: Tensor, x: Tensor, mean: Tensor, em: Err, r: Tensor, er: Err) -> None:
@@ -171,7 +172,7 @@ class _Gradient:
         self.rho = None if reach is None else reach / r
         self.grown = 1.0 if self.rho is None else self.rho * ctx.lam + 1
         ex = ctx.err(x)
-        i = self.xhat.abs().add_(shift).mul_(4 * ctx.u)
+        i = self.xhat.abs().add_(shift).mul_(4 * ctx.u + ctx.model.u_step)
         if ex.i is not None:
             i.addcmul_(ex.i, r)
         c = plus(ex.c, moved)
@@ -228,7 +229,8 @@ class _Gradient:
         s1, s2 = s1 / n, s2 / n
         size, e1, e2 = self.xhat.abs(), first.total(), second.total()
         turn = s2.abs() * self.grown
-        i = gw.abs().add_(s1.abs()).mul_(2 * ctx.u).addcmul_(size, s2.abs(), value=3 * ctx.u).addcmul_(self.e.i, turn)
+        i = gw.abs().add_(s1.abs()).addcmul_(size, s2.abs(), value=1.5).mul_(2 * ctx.u + ctx.model.u_step)
+        i.addcmul_(self.e.i, turn)
         if eg.i is not None:
             i.add_(eg.i)
         c = torch.zeros_like(gw) if eg.c is None else eg.c.clone()
