@@ -325,8 +325,8 @@ def whole_modules(record: Record, device: str, seeds: range) -> None:
                 twin, values = eager.make(case, 1, dtype, eager.KINDS[seed % len(eager.KINDS)], seed, home)
                 told = oracle.run(twin, values, model=model, grads=eager.differentiable(case), seed=seed)
                 try:
-                    # cuDNN 9.19 forms recurrent products of up to 64 units from factors of some 19 bits: one of 16 terms
-                    # errs by 46u·Σ|ab|, three times gamma_16, and such a layer needs λ up to 8.6. Torch's own are judged.
+                    # cuDNN 9.19 forms recurrent products of up to 64 units from factors of some 19 bits: one of 16
+                    # terms errs by 46u·Σ|ab|, three times gamma_16; a layer needs λ up to 8.6. Torch's own are judged.
                     with torch.backends.cudnn.flags(enabled=home == device, allow_tf32=False):
                         outs, grads = eager.eager(module, tensors, tuple(u.to(device) for u in told.upstream))
                 except RuntimeError as error:

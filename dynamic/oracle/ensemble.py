@@ -61,6 +61,8 @@ in any tensor the spreads of all count one and a half times."""
 UNDERFLOWS = 64
 SAMPLE = 65536
 SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
+DENSE = frozenset({"native_group_norm_backward"})
+"""Kernels that take their operands as contiguous without looking: a slice is copied for them."""
 STEPS = frozenset({"floor", "ceil", "round", "trunc", "sign", "sgn"})
 DRAWN = RANDOM | {"rand_like", "randn_like"}
 UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
@@ -163,6 +165,8 @@ class Perturbed(BoundMode):
             self.lost |= what.base not in DRAWN
             return [None] * len(results)
         each = self._each(args)
+        if what.base in DENSE:
+            each = tuple(tuple(t.contiguous() if isinstance(t, torch.Tensor) else t for t in one) for one in each)
         named = {name: self._each(value) for name, value in kwargs.items()}
         found = [what.functional(*each[k], **{n: v[k] for n, v in named.items()}) for k in range(self._count)]
         if not isinstance(y, (tuple, list)):

@@ -76,6 +76,19 @@ class Operation:
     pointwise: bool
 
 
+def _without_out(packet: Any, schema: Any) -> Any:
+    """The overload that takes the same arguments but what is written to; None where there is none."""
+
+    def taken(s: Any) -> list[tuple[str, str]]:
+        return [(a.name, str(a.type)) for a in s.arguments if a.alias_info is None or not a.alias_info.is_write]
+
+    for name in packet.overloads():
+        found = getattr(packet, name)
+        if taken(found._schema) == taken(schema) and len(found._schema.arguments) < len(schema.arguments):
+            return found
+    return None
+
+
 @functools.cache
 def _describe(func: Any) -> Operation:
     schema = func._schema
@@ -88,10 +101,8 @@ def _describe(func: Any) -> Operation:
     if written and not is_view:
         packet = getattr(torch.ops.aten, base[:-1] if base.endswith("_") else base, None)
         overload = schema.overload_name or "default"
-        if out_names:
-            overload = "default" if overload == "out" else overload.replace("_out", "")
         overload = OVERLOADS.get(f"{base}.{overload}", overload)
-        functional = getattr(packet, overload, None)
+        functional = _without_out(packet, schema) if out_names else getattr(packet, overload, None)
         if functional is None:
             if base.rstrip("_") in RANDOM:
                 raise InputError(
@@ -144,6 +155,8 @@ class BoundMode(TorchDispatchMode):  # type: ignore[misc]
         self.current = ""
         self.function: Any = None
         self.wants_indices = torch.is_grad_enabled()
+        self.alone_there = Tables()
+        """In their third part, beside extrema: true where one element alone can be it."""
         self._choices: dict[int, tuple[Tensor, Choice]] = {}
         self._own: tuple[float, float, Any] = (0.0, 0.0, None)
         self._alone: dict[int, tuple[float, float]] = {}

@@ -258,9 +258,9 @@ def drift(
     leave residues of an ulp of the sum that are not spread evenly, nor do terms of the size of an ulp.
 
     While partial sums stay in one binade, a rounded addition errs by what rounding the term itself to a multiple of
-    their ulp does: |Σ (round(x/ulp) − x/ulp)|·ulp; taken for the sum's binade and the one below (of small terms also
-    the one above), where the terms are multiples of ulp/1024 or one in a hundred is below 4 ulp (a float32 loop over
-    800,000 Huber losses needed λ = 13 without it).
+    their ulp does: |Σ (round(x/ulp) − x/ulp)|·ulp; taken for the sum's binade and the one below (of small terms of
+    both signs also the one above), where the terms are multiples of ulp/1024 or one in a hundred is below 4 ulp (a
+    float32 loop over 800,000 Huber losses needed λ = 13 without it).
     """
     size = torch.maximum(s.abs(), norm(x, 2, dims, keepdim=keepdim))
     top = float(size.max())
@@ -275,7 +275,7 @@ def drift(
     for d in () if keepdim else sorted(dims):
         ulp = ulp.unsqueeze(d)
     worst: Tensor | None = None
-    for level in (ulp, ulp / 2, *((ulp * 2,) if small else ())):
+    for level in (ulp, ulp / 2, *((ulp * 2,) if small and rows.min() < 0 < rows.max() else ())):
         terms = x / level
         found = torch.round(terms).sub_(terms).sum(dims, keepdim=True).abs_().mul_(level)
         worst = found if worst is None else torch.maximum(worst, found)

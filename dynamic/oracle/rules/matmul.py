@@ -25,6 +25,8 @@ LOWEST, HIGHEST = 1e-12, 1e30
 """Between these a tensor's largest value lets float32 hold all that counts beside it."""
 TINY = 1.4e-45
 """The smallest size in float32."""
+FLUSHED, FAINT = 1e-37, 1e-30
+"""Products below the first are lost in float32, and a sum that only they make is below the second."""
 CHUNK = 1 << 17
 """Elements of a large product that are done at a time: smaller products of matrices run slower."""
 
@@ -123,11 +125,13 @@ def _narrow(t: Tensor, dim: int = 0, place: tuple[int, int] | None = None) -> Te
 
 
 class _Term(NamedTuple):
-    """A product to be formed, mul(left, right)·factor; in float32 where both are."""
+    """A product to be formed, mul(left, right)·factor; in float32 where both are. ``least``: the smallest of its
+    products that is not 0."""
 
     left: Tensor
     right: Tensor
     factor: float
+    least: float = 1.0
 
     def narrow(self, at: int, dim: int, place: tuple[int, int]) -> _Term:
         """With some of the first (``at`` 0) or second of the two."""
@@ -146,6 +150,9 @@ def _formed(mul: Product, terms: list[_Term], absolute: bool) -> Iterator[tuple[
             found = mul(term.left, term.right)
             if absolute:
                 found.abs_()
+            if term.least < FLUSHED and found.numel() and float(found.min()) < FAINT:  # products of small ones are lost
+                found = mul(term.left.double(), term.right.double())
+                found, total = found.abs_() if absolute else found, None if total is None else total.double()
             if total is None:
                 total = found if term.factor == largest else found.mul_(term.factor / largest)
             else:
@@ -256,23 +263,26 @@ class _Factor:
     @functools.cached_property
     def square(self) -> Tensor | None:
         """The squares of ``small``."""
-        square = self._scaled.square() if self.top else None
-        if square is None or not (float(_flat(square).min()) > 0 or _least(_flat(self._scaled)) > 2 * TINY**0.5):
-            return None
-        return square
+        return self._scaled.square() if self.top and self.least > 2 * TINY**0.5 else None
+
+    @functools.cached_property
+    def least(self) -> float:
+        """The smallest size in ``small`` that is not 0."""
+        lowest = float(_flat(self._scaled.square()).min())
+        return lowest**0.5 if lowest > 0 else _least(_flat(self._scaled))
 
     def with_sign_of(self, other: _Factor) -> _Factor:
         """The same sizes with another's signs."""
         found = _Factor(lambda: torch.copysign(self.t, other.t))
         if self.small is not None and other.small is not None:
-            found.__dict__.update(top=self.top, small=torch.copysign(self.small, other.small))
+            found.__dict__.update(top=self.top, least=self.least, small=torch.copysign(self.small, other.small))
         return found
 
     def sizes(self) -> _Factor:
         """Without signs."""
         found = _Factor(self.t.abs)
         if self.small is not None:
-            found.__dict__.update(top=self.top, small=self.small.abs())
+            found.__dict__.update(top=self.top, least=self.least, small=self.small.abs())
         return found
 
 
@@ -280,7 +290,7 @@ def _term(p: _Factor, q: _Factor, factor: float = 1.0) -> _Term:
     """p·q, in float32 where that holds both."""
     if p.small is None or q.small is None:
         return _Term(p.t, q.t, factor)
-    return _Term(p.small, q.small, factor * p.top * q.top)
+    return _Term(p.small, q.small, factor * p.top * q.top, p.least * q.least)
 
 
 class _Operand:
@@ -334,16 +344,17 @@ def _independent(a: _Operand, b: _Operand, k: float) -> list[_Term]:
     if k or a.spread is not None:
         terms.append(_Term(*_squared(*a.squares(k), b.reach)))
     if b.spread is not None:
-        right, left, factor = _squared(*b.squares(0.0), a.factor)
-        terms.append(_Term(left, right, factor))
+        right, left, factor, least = _squared(*b.squares(0.0), a.factor)
+        terms.append(_Term(left, right, factor, least))
     return terms
 
 
-def _squared(p: Tensor, factor: float, root: _Factor) -> tuple[Tensor, Tensor, float]:
+def _squared(p: Tensor, factor: float, root: _Factor) -> tuple[Tensor, Tensor, float, float]:
     """factor·p·root² in float32 where that holds both, else in float64."""
     if p.dtype is torch.float32 and root.square is not None:
-        return p, root.square, factor * root.top**2
-    return p.double(), root.t * root.t, factor
+        lowest = float(_flat(p).min())
+        return p, root.square, factor * root.top**2, (lowest if lowest > 0 else _least(_flat(p))) * root.least**2
+    return p.double(), root.t * root.t, factor, 1.0
 
 
 @np.errstate(invalid="ignore", over="ignore")

@@ -3,6 +3,7 @@ operation itself carries the tables."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,7 +34,8 @@ SUMS = (
     "avg_pool2d_backward", "avg_pool3d_backward", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward",
     "upsample_nearest1d_backward", "upsample_nearest2d_backward", "upsample_nearest3d_backward",
     "upsample_bilinear2d", "upsample_linear1d", "upsample_trilinear3d", "upsample_bilinear2d_backward",
-    "upsample_linear1d_backward", "reflection_pad1d_backward", "reflection_pad2d_backward",
+    "upsample_linear1d_backward", "upsample_trilinear3d_backward", "reflection_pad1d_backward",
+    "reflection_pad2d_backward",
     "replication_pad1d_backward", "replication_pad2d_backward", "trace", "_embedding_bag_dense_backward",
 )  # fmt: skip
 
@@ -136,6 +138,8 @@ def summed(ctx: BoundMode, y: Tensor, *args: Any, **kwargs: Any) -> Err:
         sizes = [a.numel() for a in args if isinstance(a, torch.Tensor)]
         window = next((a for a in args[1:] if isinstance(a, (list, tuple)) and "adaptive" not in ctx.current), None)
         n = int(torch.tensor(window).prod()) if window is not None and "upsample" not in ctx.current else 16
+        if "linear" in ctx.current and "backward" in ctx.current:  # of twice the scale's results an axis
+            n = math.prod(2 * -(-o // i) + 1 for o, i in zip(args[0].shape[2:], y.shape[2:], strict=True))
         if "adaptive" in ctx.current and "backward" not in ctx.current:
             n = -(-sizes[0] // max(y.numel(), 1)) + 1
             for k in args[1]:
@@ -238,6 +242,7 @@ def max_pool(ctx: BoundMode, y: Any, x: Tensor, *args: Any, **kwargs: Any) -> tu
 def max_pool_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, *args: Any) -> Err:
     """The gradient goes to the winner. Where a window's winner may differ, an element that may win it, or did, errs
     by up to the whole gradient of the doubtful windows that cover it (where windows cannot be re-read: undetermined).
+    Where windows overlap an element is a sum of up to N gradients, N the window's size: gamma_N·Σ|g|.
     """
     e, func = ctx.err(g), ctx.function
     doubt = ctx.err(args[-1]).und
@@ -252,4 +257,9 @@ def max_pool_backward(ctx: BoundMode, y: Tensor, g: Tensor, x: Tensor, *args: An
             c = plus(c, ctx.jump(back(size * doubt, x, args[0], args[1], args[2], args[4], True, 1)))
         else:
             und = either(und, func(doubt.double(), x, *args) > 0, x == x)
+    window, stride = (args[0], args[1] or args[0]) if len(args) > 1 else ((), ())
+    if len(args) <= 1 or any(k > s for k, s in zip(window, stride, strict=True)) or set(args[3]) != {1}:
+        n = math.prod(window) if window else 4
+        ctx.record(ctx.current, "gamma_N·Σ|g|", n)
+        c = plus(c, func(g.abs(), x, *args).mul_((ctx.model.factor(n) + n * ctx.model.u_step) / ctx.lam))
     return Err(c, plus(i, ctx.fresh(y, 8.0)), und)

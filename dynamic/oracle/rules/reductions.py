@@ -165,6 +165,8 @@ def winner(ctx: BoundMode, x: Tensor, y: Tensor, dims: tuple[int, ...], keepdim:
         for d in sorted(dims):
             best = best.unsqueeze(d)
     near = (x - best).abs_() <= (whole + whole.amax(dims, keepdim=True)) * ctx.lam
+    if ctx.wants_indices:
+        ctx.alone_there.put(y, (None, None, near.sum(dims, keepdim=keepdim) == 1))
     parts = [None if p is None else torch.where(near, p, 0.0).amax(dims, keepdim=keepdim) for p in (e.c, e.i)]
     return Err(parts[0], parts[1], largest_error(e, dims, keepdim).und)
 

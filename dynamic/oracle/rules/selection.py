@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 @rule("lt", "le", "gt", "ge", "eq", "ne")
 def compare(ctx: BoundMode, y: Tensor, a: Any, b: Any) -> Err:
-    """A comparison may differ where |a − b| <= λ(e_a + e_b), which is not 0."""
+    """A comparison may differ where |a − b| <= λ(e_a + e_b), which is not 0; an extremum equals the element that it is,
+    where no other comes near (gradients of extrema ask)."""
     ea, eb = ctx.err(a), ctx.err(b)
     total = plus(ea.total(), eb.total())
     und = either(ea.und, eb.und)
@@ -24,6 +25,10 @@ def compare(ctx: BoundMode, y: Tensor, a: Any, b: Any) -> Err:
         return Err(None, None, und)
     close = (torch.sub(a, b) if isinstance(a, torch.Tensor) else torch.rsub(b, a)).abs_() <= total * ctx.lam
     close &= total > 0  # what is exact is equal or not
+    for t in (a, b) if ctx.current == "eq" else ():
+        alone = ctx.alone_there.find(t) if isinstance(t, torch.Tensor) else None
+        if alone is not None:
+            close &= ~(y & alone[2])
     return Err(None, None, either(und, close if anywhere(close) else None))
 
 
@@ -72,6 +77,10 @@ def where(ctx: BoundMode, y: Tensor, cond: Tensor, a: Any, b: Any) -> Err:
     gap = (there(a) - there(b)).abs_() if isinstance(a, torch.Tensor) else torch.sub(there(b), a).abs_()
     both = plus(ea.total(), eb.total())
     c = torch.zeros_like(y) if parts[0] is None else parts[0]
+    if c.shape != y.shape:
+        c = c.expand(y.shape).clone()
+    if und is not None and und.shape != y.shape:
+        und = und.expand(y.shape).clone()
     finite = torch.isfinite(gap)
     jump = ctx.jump(gap) if both is None else ctx.jump(gap).add_(there(both))
     c[at] += jump.masked_fill_(~finite, 0.0)

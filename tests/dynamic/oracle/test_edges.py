@@ -222,3 +222,106 @@ def test_a_logsumexp_stored_in_half_after_each_step(dtype: Any) -> None:
     found = compare(steps, told)
     assert found.ok and found.required < 6
     assert not compare(steps + 0.1, told).ok
+
+
+@pytest.mark.parametrize("way", [(3, 1, 1, 1), (3, 2, 1, 1), (3, 1, 2, 2), (2, 2, 0, 1)])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_gradients_of_windows_that_overlap_add_up(way: tuple[int, int, int, int], rank: int) -> None:
+    """Where they cancel the error is that of the sum: relative to what is left, λ 894 was needed."""
+    pool = (F.max_pool2d, F.max_pool3d)[rank - 2]
+    kernel, stride, padding, dilation = way
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn((1, 2, 64, 64) if rank == 2 else (1, 2, 14, 14, 14), generator=generator).requires_grad_()
+
+    def reference(x: Any) -> Any:
+        return pool(x, kernel, stride, padding if dilation == 1 else 1, dilation)
+
+    told = run(reference, [x], grads=True)
+    (found,) = torch.autograd.grad(reference(x), x, told.upstream)
+    right = compare(found, told.grads["input 0"])
+    assert right.ok and right.required < 4
+    assert not compare(found * 1.0001, told.grads["input 0"]).ok
+
+
+@pytest.mark.parametrize("scale", [1.5, 2.0, 5.0])
+@pytest.mark.parametrize("mode", ["linear", "bilinear", "trilinear"])
+def test_gradients_of_linear_interpolation(mode: str, scale: float) -> None:
+    rank = {"linear": 1, "bilinear": 2, "trilinear": 3}[mode]
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 3, *(8,) * rank, generator=generator).requires_grad_()
+
+    def reference(x: Any) -> Any:
+        return F.interpolate(x, scale_factor=scale, mode=mode)
+
+    told = run(reference, [x], grads=True)
+    assert not told.estimated
+    (found,) = torch.autograd.grad(reference(x), x, told.upstream)
+    right = compare(found, told.grads["input 0"])
+    assert right.ok and right.required < 4
+    assert not compare(found * 1.01, told.grads["input 0"]).ok
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        lambda x: torch.tanh(x).amax(1),
+        lambda x: torch.tanh(x).amin(0, keepdim=True),
+        lambda x: torch.tanh(x).max(),
+        lambda x: torch.tanh(x).amax((0, 1)),
+    ],
+)
+def test_the_gradient_of_an_extremum_goes_to_its_element(reference: Callable[..., Any]) -> None:
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    told = run(reference, [x], grads=True)
+    (found,) = torch.autograd.grad(reference(x), x, told.upstream)
+    right = told.grads["input 0"]
+    assert compare(found, right).ok
+    for wrong in (torch.zeros_like(found), found.roll(1, 1), found * 1.001):
+        assert not compare(wrong, right).ok
+    tied = x.detach().clone()
+    tied[:] = tied.flatten().max()  # any of them may be it
+    tied.requires_grad_()
+    assert compare(torch.zeros_like(found), run(reference, [tied], grads=True).grads["input 0"]).ok
+
+
+def test_a_condition_smaller_than_the_result() -> None:
+    x, y = torch.zeros(5), torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    told = run(lambda x, y: torch.where(torch.exp(x) - 1 >= 0, torch.tanh(x), y), [x, y]).outputs[0]
+    assert compare(torch.zeros(3, 5), told).ok and compare(y, told).ok and not compare(y + 100, told).ok
+
+
+def test_results_written_to_a_given_tensor() -> None:
+    def reference(x: Any) -> Any:
+        out = torch.empty_like(x)
+        torch.mul(x, x, out=out)
+        torch.add(out, 2.2, out=out)
+        torch.sum(x, 0, out=out[0])
+        return torch.clamp(out, min=0.0, out=out)
+
+    x = torch.randn(4, 30, generator=torch.Generator().manual_seed(0))
+    told = run(reference, [x]).outputs[0]
+    assert compare(reference(x), told).ok and not compare(reference(x) * 1.001, told).ok
+
+
+def test_products_of_small_rows_and_small_columns_have_a_bound() -> None:
+    """The squares of each are float32 numbers, their products are not."""
+    generator = torch.Generator().manual_seed(1)
+    a, b = (torch.randn(256, 64, generator=generator) for _ in range(2))
+    small = torch.where(torch.arange(256) % 11 == 5, 1e-12, 1.0)[:, None]
+    a, b = (t.sign() * t.abs().clamp(min=0.05) * small for t in (a, b))
+    told = run(torch.matmul, [a, b.t() * 1e8]).outputs[0]
+    found = compare(a @ (b.t() * 1e8), told)
+    assert found.ok and found.required < 4
+
+
+def test_slices_of_a_group_norm_are_sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernel takes all as contiguous: runs of slices were of other elements, and no bound was sharpened."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(
+        *(m for _ in range(3) for m in (torch.nn.Conv2d(16, 16, 1), torch.nn.GroupNorm(4, 16), torch.nn.GELU()))
+    )
+    x = torch.randn(2, 16, 12, 12).requires_grad_()
+    whole = run(net, [x], grads=True)
+    monkeypatch.setattr(slices, "PIECE", 200)
+    for a, b in zip(run(net, [x], grads=True).grads.values(), whole.grads.values(), strict=True):
+        assert 0.4 < float(a.bound.mean() / b.bound.mean()) < 2.5
