@@ -378,13 +378,15 @@ def spreads(
     bounds: Sequence[tuple[Tensor, Tensor]],
     make: Callable[[int], Perturbed],
     share: float,
+    coarse: bool,
 ) -> list[tuple[Tensor, Tensor]] | None:
     """The smaller of each running bound and the spread of the perturbed runs, with what then is undetermined.
 
     ``again`` runs the reference under a mode and returns the float tensors of each run in the order of ``values``, with
     their undetermined elements; ``bounds`` are the running (bound, undetermined); ``share`` is the model's
-    reference_share. A tensor whose mirrors are none keeps its own: what choices or saturation make of errors a few runs
-    do not tell. None where the runs are no sharper, or a number read from them steered the reference.
+    reference_share, ``coarse`` that it stores steps in 16 bits. A tensor whose mirrors are none keeps its own: what
+    choices or saturation make of errors a few runs do not tell. None where the runs are no sharper, or a number read
+    from them steered the reference.
     """
     kept = [_Spread(v) for v in values]
     sure = True
@@ -395,8 +397,13 @@ def spreads(
         if mode.lost or all(s.curved for s in kept):
             return None
         sure = sure and not mode.unsure
-        margin = share * MARGIN * (ALIKES if part == 0 and max(s.alike for s in kept) > ALIKE else 1.0)
-        found = [None if s.curved else _smaller(s, margin, sure, *b) for s, b in zip(kept, bounds, strict=True)]
+        margin = (
+            share
+            * (JUMPY if coarse else 1.0)
+            * MARGIN
+            * (ALIKES if part == 0 and max(s.alike for s in kept) > ALIKE else 1.0)
+        )
+        found = [None if s.curved else _smaller(s, margin, sure, coarse, *b) for s, b in zip(kept, bounds, strict=True)]
         if not any(f is not None and _sharper(f, b) for f, b in zip(found, bounds, strict=True)):
             return None
         if not any((s.few or s.alike > ONE) and not s.curved for s in kept):
@@ -416,11 +423,14 @@ def _some(t: Tensor) -> Tensor:
     return t.reshape(-1)[:: t.numel() // SAMPLE + 1]
 
 
-def _smaller(spread: _Spread, margin: float, sure: bool, bound: Tensor, undetermined: Tensor) -> tuple[Tensor, Tensor]:
+def _smaller(
+    spread: _Spread, margin: float, sure: bool, coarse: bool, bound: Tensor, undetermined: Tensor
+) -> tuple[Tensor, Tensor]:
     """The running bound where the runs are undetermined. Else at least the element's own spread, and the share of the
     running bound (of the tensor's size, where that is less) that one element in ten has used: a few runs may all miss
     what moves one element, not what moves all of its kind. An element that only the running tables call undetermined
-    is lifted where the runs tell it to a quarter of the tensor's size: no pole, no choice is near."""
+    is lifted where the runs tell it to a quarter of the tensor's size: no pole, no choice is near. Of many choices that
+    16-bit steps make, four runs miss what moves one element: it then errs like the others."""
     now, size = spread.bound(margin), _size(spread.value)
     some, most = _some(now), _some(bound).nan_to_num(torch.inf).clamp_(max=size)
     ratio = (some / most)[(most > 0) & ~_some(undetermined)]
@@ -431,6 +441,8 @@ def _smaller(spread: _Spread, margin: float, sure: bool, bound: Tensor, undeterm
         least = torch.where(spread.undetermined, bound, least)
     if not anywhere(undetermined):
         return least, undetermined
+    if coarse:
+        now = now.clamp(min=_size(now))
     lifted = undetermined & torch.isfinite(spread.value) & (now < size * WORTHLESS) & sure
     if spread.undetermined is not None:
         lifted &= ~spread.undetermined

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 from kcontract.dynamic import results
 from kcontract.dynamic.oracle.attention import piecewise
 from kcontract.dynamic.oracle.dtypes import DType, Tensor
-from kcontract.dynamic.oracle.ensemble import COARSE, FORMULA, JUMPY, Perturbed, loose, spreads
+from kcontract.dynamic.oracle.ensemble import COARSE, FORMULA, Perturbed, loose, spreads
 from kcontract.dynamic.oracle.mode import BoundMode, Choice, Source
 from kcontract.dynamic.oracle.model import Accumulation
 from kcontract.dynamic.oracle.sampling import stepwise
@@ -230,8 +230,8 @@ def _sharpened(job: _Job, expected: Expected, alone: list[tuple[float, float]]) 
         return [(mode.runs(tensors[k].detach()), mode.err(tensors[k]).und) for k in weak]
 
     bounds = [(told[k].bound, told[k].undetermined) for k in weak]
-    share = model.reference_share * (JUMPY if max(model.u, model.u_step) > COARSE else 1.0)
-    sharper = spreads(again, [told[k].value for k in weak], bounds, make, share)
+    coarse = max(model.u, model.u_step) > COARSE
+    sharper = spreads(again, [told[k].value for k in weak], bounds, make, model.reference_share, coarse)
     if sharper is None:
         return expected
     for k, (bound, und) in zip(weak, sharper, strict=True):
