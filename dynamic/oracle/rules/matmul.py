@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from kcontract.dynamic.oracle.dtypes import Tensor
+from kcontract.dynamic.oracle.factors import FAINT, FLUSHED, Operand, Term, in_memory, independent, term
 from kcontract.dynamic.oracle.registry import rule
 from kcontract.dynamic.oracle.rules.algebra import linear
 from kcontract.dynamic.oracle.slices import bounds, chunk
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
 Product = Callable[[Tensor, Tensor], Tensor]
 MMA_DEPTH = 16
-LOWEST, HIGHEST = 1e-12, 1e30
-"""Between these a tensor's largest value lets float32 hold all that counts beside it."""
-TINY = 1.4e-45
-"""The smallest size in float32."""
-FLUSHED, FAINT = 1e-37, 1e-30
-"""Products below the first are lost in float32, and a sum that only they make is below the second."""
 CHUNK = 1 << 17
 """Elements of a large product that are done at a time: smaller products of matrices run slower."""
 
@@ -36,8 +31,8 @@ def product(
     op: str,
     y: Tensor,
     mul: Product,
-    one: Tensor | _Operand,
-    other: Tensor | _Operand,
+    one: Tensor | Operand,
+    other: Tensor | Operand,
     n: int,
     shared: tuple[Tensor | None, Tensor | None] = (None, None),
     rows: Callable[[], Tensor] | None = None,
@@ -60,7 +55,7 @@ def product(
     its axes): a large y is done some of it at a time.
     """
     model = ctx.model
-    left, right = (t if isinstance(t, _Operand) else _Operand(ctx, t) for t in (one, other))
+    left, right = (t if isinstance(t, Operand) else Operand(ctx, t) for t in (one, other))
     a, b, ea, eb = left.t, right.t, left.e, right.e
     rounded = ctx.computed(a) + ctx.computed(b) if model.u_operand else 0
     if ctx.lam == 1.0:
@@ -91,11 +86,11 @@ def product(
         k, s2 = k * larger**2, s2 * larger**2
     k += rounded * (model.u_operand / 2) ** 2
     cut = 2 * model.u * n / MMA_DEPTH / ctx.lam if ctx.matrix_units and n > MMA_DEPTH else 0.0
-    squares = _independent(left, right, k)
-    sizes = [_term(part, right.factor) for part in left.systematic]
-    sizes += [_term(left.factor, part) for part in right.systematic]
+    squares = independent(left, right, k)
+    sizes = [term(part, right.factor) for part in left.systematic]
+    sizes += [term(left.factor, part) for part in right.systematic]
     if extra:
-        sizes.append(_term(left.factor.sizes(), right.factor.sizes(), extra))
+        sizes.append(term(left.factor.sizes(), right.factor.sizes(), extra))
     c: Tensor | None = torch.empty_like(y) if sizes or cut else None
     i = torch.empty_like(y) if squares or s2 else None
     places: list[Any] = [None]
@@ -124,44 +119,28 @@ def _narrow(t: Tensor, dim: int = 0, place: tuple[int, int] | None = None) -> Te
     return t if place is None or t.shape[dim] == 1 else t.narrow(dim, *place)
 
 
-class _Term(NamedTuple):
-    """A product to be formed, mul(left, right)·factor; in float32 where both are. ``least``: the smallest of its
-    products that is not 0."""
-
-    left: Tensor
-    right: Tensor
-    factor: float
-    least: float = 1.0
-
-    def narrow(self, at: int, dim: int, place: tuple[int, int]) -> _Term:
-        """With some of the first (``at`` 0) or second of the two."""
-        if at == 0:
-            return self._replace(left=self.left.narrow(dim, *place))
-        return self._replace(right=self.right.narrow(dim, *place))
-
-
-def _formed(mul: Product, terms: list[_Term], absolute: bool) -> Iterator[tuple[Tensor, float]]:
+def _formed(mul: Product, terms: list[Term], absolute: bool) -> Iterator[tuple[Tensor, float]]:
     """Σ factor·mul(left, right), or its sizes, as a tensor and its factor for each type."""
     for kind in (torch.float32, torch.float64):
         mine = [t for t in terms if t.left.dtype is kind]
         largest = max((t.factor for t in mine), default=0.0)
         total: Tensor | None = None
-        for term in mine:
-            found = mul(term.left, term.right)
+        for one in mine:
+            found = mul(one.left, one.right)
             if absolute:
                 found.abs_()
-            if term.least < FLUSHED and found.numel() and float(found.min()) < FAINT:  # products of small ones are lost
-                found = mul(term.left.double(), term.right.double())
+            if one.least < FLUSHED and found.numel() and float(found.min()) < FAINT:  # products of small ones are lost
+                found = mul(one.left.double(), one.right.double())
                 found, total = found.abs_() if absolute else found, None if total is None else total.double()
             if total is None:
-                total = found if term.factor == largest else found.mul_(term.factor / largest)
+                total = found if one.factor == largest else found.mul_(one.factor / largest)
             else:
-                total.add_(found, alpha=term.factor / largest)
+                total.add_(found, alpha=one.factor / largest)
         if total is not None:
             yield total, largest
 
 
-def _root(mul: Product, y: Tensor, i: Tensor, terms: list[_Term], s2: float) -> None:
+def _root(mul: Product, y: Tensor, i: Tensor, terms: list[Term], s2: float) -> None:
     """i = sqrt(s2·y² + Σ terms)."""
     if s2:
         torch.mul(y, y, out=i).mul_(s2)
@@ -170,7 +149,7 @@ def _root(mul: Product, y: Tensor, i: Tensor, terms: list[_Term], s2: float) -> 
     i.clamp_(min=0.0).sqrt_()
 
 
-def _total(mul: Product, y: Tensor, c: Tensor, terms: list[_Term], shared: list[Tensor], cut: float) -> None:
+def _total(mul: Product, y: Tensor, c: Tensor, terms: list[Term], shared: list[Tensor], cut: float) -> None:
     """c = Σ |terms| + shared + cut·|y|."""
     if cut:
         torch.abs(y, out=c).mul_(cut)
@@ -208,161 +187,12 @@ def _worst(ctx: BoundMode, mul: Product, a: Tensor, b: Tensor, ea: Err, eb: Err,
     return plus(c, mul(left, right)).abs_()  # type: ignore[union-attr]
 
 
-def _flat(t: Tensor) -> Tensor:
-    """The elements in the order of memory, where they have no gaps (many kernels are slow on a transposed tensor)."""
-    span = 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
-    dense = span == t.numel() and 0 not in t.stride()
-    return t.as_strided((span,), (1,), t.storage_offset()) if dense else t.reshape(-1)
-
-
-def _least(t: Tensor) -> float:
-    """The smallest size that is not 0: as whole numbers, less 1, floats keep their order, and 0 becomes the largest."""
-    kind, most = (torch.int32, 0x7FFFFFFF) if t.dtype is torch.float32 else (torch.int64, 0x7FFFFFFFFFFFFFFF)
-    bits = t.view(kind).bitwise_and(most).sub_(1).bitwise_and_(most).min().add_(1)
-    return float(bits.view(t.dtype))
-
-
-class _Factor:
-    """A factor of products in float32, over its largest size: ``small``, and its squares; None where float32 loses
-    small values of it."""
-
-    def __init__(self, t: Tensor | Callable[[], Tensor]) -> None:
-        self._t = t
-
-    @functools.cached_property
-    def t(self) -> Tensor:
-        """In float64."""
-        return self._t() if callable(self._t) else self._t
-
-    @functools.cached_property
-    def top(self) -> float:
-        """The largest size; 0 for none, or where it is not finite."""
-        if not self.t.numel():
-            return 0.0
-        low, high = torch.aminmax(_flat(self.t))
-        top = max(-float(low), float(high))
-        return top if 0.0 < top < float("inf") else 0.0
-
-    @functools.cached_property
-    def _scaled(self) -> Tensor:
-        plain = LOWEST < self.top < HIGHEST
-        return self.t.float().mul_(1 / self.top) if plain else (self.t * (1 / self.top)).float()
-
-    @functools.cached_property
-    def narrow(self) -> Tensor | None:
-        """``small`` of what is not negative and will not be squared."""
-        if not self.top:
-            return None
-        flat = _flat(self._scaled)
-        return self._scaled if float(flat.min()) > 0 or _least(_flat(self.t)) > 2 * TINY * self.top else None
-
-    @functools.cached_property
-    def small(self) -> Tensor | None:
-        return None if self.square is None else self._scaled
-
-    @functools.cached_property
-    def square(self) -> Tensor | None:
-        """The squares of ``small``."""
-        return self._scaled.square() if self.top and self.least > 2 * TINY**0.5 else None
-
-    @functools.cached_property
-    def least(self) -> float:
-        """The smallest size in ``small`` that is not 0."""
-        lowest = float(_flat(self._scaled.square()).min())
-        return lowest**0.5 if lowest > 0 else _least(_flat(self._scaled))
-
-    def with_sign_of(self, other: _Factor) -> _Factor:
-        """The same sizes with another's signs."""
-        found = _Factor(lambda: torch.copysign(self.t, other.t))
-        if self.small is not None and other.small is not None:
-            found.__dict__.update(top=self.top, least=self.least, small=torch.copysign(self.small, other.small))
-        return found
-
-    def sizes(self) -> _Factor:
-        """Without signs."""
-        found = _Factor(self.t.abs)
-        if self.small is not None:
-            found.__dict__.update(top=self.top, least=self.least, small=self.small.abs())
-        return found
-
-
-def _term(p: _Factor, q: _Factor, factor: float = 1.0) -> _Term:
-    """p·q, in float32 where that holds both."""
-    if p.small is None or q.small is None:
-        return _Term(p.t, q.t, factor)
-    return _Term(p.small, q.small, factor * p.top * q.top, p.least * q.least)
-
-
-class _Operand:
-    """A factor with its error, in the forms that products take, made once."""
-
-    def __init__(self, ctx: BoundMode, t: Tensor) -> None:
-        self.t, self.e, self._ctx, self.factor = t, ctx.err(t), ctx, _Factor(t)
-
-    @functools.cached_property
-    def spread(self) -> _Factor | None:
-        """(i² + 4c²)/u²."""
-        start: Tensor | None = None
-        for part, share in ((self.e.i, 1.0), (self.e.c, 4.0)):
-            if part is not None:
-                share /= self._ctx.u**2
-                start = (part * part).mul_(share) if start is None else start.addcmul_(part, part, value=share)
-        return None if start is None else _Factor(start)
-
-    @functools.cached_property
-    def reach(self) -> _Factor:
-        """|t| + λe."""
-        e = self.e.total()
-        return self.factor if e is None else _Factor(torch.add(self.t.abs(), e, alpha=self._ctx.lam))
-
-    @functools.cached_property
-    def systematic(self) -> list[_Factor]:
-        """c and c·sgn t; the first only where no value is negative."""
-        if self.e.c is None:
-            return []
-        e = _Factor(self.e.c)
-        return [e] if not self.t.numel() or float(self.t.min()) >= 0.0 else [e, e.with_sign_of(self.factor)]
-
-    def squares(self, k: float) -> tuple[Tensor, float]:
-        """k·t² + i² + 4c² as a tensor and its factor, in float32 where that holds it."""
-        unit, spread = self._ctx.u**2, self.spread
-        own = self.factor.square if k else None
-        if spread is None:
-            return (own, k * self.factor.top**2) if own is not None else (self.t * self.t, k)
-        if k == 0.0:
-            return (spread.narrow, unit * spread.top) if spread.narrow is not None else (spread.t, unit)
-        if own is None or spread.narrow is None:
-            return torch.mul(self.t, self.t).mul_(k).add_(spread.t, alpha=unit), 1.0
-        one, two = k * self.factor.top**2, unit * spread.top
-        most = max(one, two)
-        return torch.mul(own, one / most).add_(spread.narrow, alpha=two / most), most
-
-
-def _independent(a: _Operand, b: _Operand, k: float) -> list[_Term]:
-    """(k·a² + i_a² + 4c_a²)·(|b| + λe_b)² and a²·(i_b² + 4c_b²), where there are such."""
-    terms = []
-    if k or a.spread is not None:
-        terms.append(_Term(*_squared(*a.squares(k), b.reach)))
-    if b.spread is not None:
-        right, left, factor, least = _squared(*b.squares(0.0), a.factor)
-        terms.append(_Term(left, right, factor, least))
-    return terms
-
-
-def _squared(p: Tensor, factor: float, root: _Factor) -> tuple[Tensor, Tensor, float, float]:
-    """factor·p·root² in float32 where that holds both, else in float64."""
-    if p.dtype is torch.float32 and root.square is not None:
-        lowest = float(_flat(p).min())
-        return p, root.square, factor * root.top**2, (lowest if lowest > 0 else _least(_flat(p))) * root.least**2
-    return p.double(), root.t * root.t, factor, 1.0
-
-
 @np.errstate(invalid="ignore", over="ignore")
 def _conspire(a: Tensor, b: Tensor, n: int, u: float) -> bool:
     """``structured``, asked of products of a sample of each factor (evenly spaced, not aligned)."""
     picked = []
     for t in (a, b):
-        flat = _flat(t)
+        flat = in_memory(t)
         picked.append(flat[:: max(1, flat.numel() // (4 * SAMPLE))][: 4 * SAMPLE].to("cpu").numpy())
     left, right = picked
     m = min(len(left), len(right))
@@ -540,7 +370,7 @@ def convolution_backward(
         return back(p, q, p.new_empty(w.shape), [False, True, False])[1]
 
     to_x = to_w = to_bias = Err()
-    given = _Operand(ctx, g)
+    given = Operand(ctx, g)
     if output_mask[0]:
         n = w.shape[0] // groups * w[0, 0].numel() if not transposed else w[0].numel()
         by_channels = groups == 1 and not transposed and x.shape[1] > x.shape[0]
