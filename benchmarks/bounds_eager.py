@@ -55,10 +55,11 @@ def differentiable(case: modules.Case) -> bool:
 
 
 def _half_sums(module: Any, batch: int, dtype: Any) -> int:
-    """How many terms torch's CPU convolutions add up in half precision: a transposed one its taps; in float16 (without
-    a native kernel) any convolution's input gradient its taps, its weight gradient the samples of a batch."""
+    """How many terms torch's CPU convolutions add up in half precision: a transposed one its taps; in a type without
+    native kernels (float16; bfloat16 on a processor without such units, λ 8.1 for it) any convolution's input gradient
+    its taps, its weight gradient the samples of a batch."""
     found = [m for m in module.modules() if isinstance(m, torch.nn.modules.conv._ConvNd)]
-    if dtype is not torch.float16:
+    if dtype is torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported():
         found = [m for m in found if m.transposed]
     return max((batch, *(m.weight[0, 0].numel() for m in found))) if found else 0
 
