@@ -195,3 +195,37 @@ def test_a_brief_comparison_judges_alike(dtype: Any, policy: Policy) -> None:
             assert full == brief or (full.ok and brief.ok)
             answers.append(full.ok)
     assert not all(answers) and (any(answers) or policy.tolerance)
+
+
+def test_mistaken_arguments_get_sentences() -> None:
+    x = torch.tensor([1.0, 2.0])
+    (told,) = run(lambda x: x * 3, [x]).outputs
+    for wrong, word in (
+        (lambda: compare(x * 3, told, 1e-2), "Policy"),
+        (lambda: compare(x * 3, x), "second"),
+        (lambda: compare(told, x * 3), "second"),
+        (lambda: Policy.of(None), "Contract"),
+        (lambda: run(lambda x: x, [x], out_dtype="foo"), "torch.dtype"),
+        (lambda: run(lambda x: x, [x], out_dtype=float), "torch.dtype"),
+    ):
+        with pytest.raises(InputError, match=word):
+            wrong()
+    named = run(lambda x: x * 3, [x], out_dtype="bfloat16").outputs[0]
+    assert compare((x * 3).bfloat16(), named).ok
+
+
+def test_of_two_wrong_elements_the_larger_error_is_told() -> None:
+    x = torch.rand(64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    (told,) = run(lambda x: x.softmax(-1), [x]).outputs
+    found = x.softmax(-1)
+    found[3] = torch.nextafter(found[3].float(), torch.tensor(2.0)).bfloat16() * (1 + 2.0**-6)
+    found[9] = found[9] * 10
+    wrong = compare(found, told)
+    assert not wrong.ok and wrong.index == (9,) and 100 < wrong.ratio < 1e5
+
+
+def test_where_nothing_is_determined_no_numbers_are_given() -> None:
+    (told,) = run(lambda x: (x.exp() - x.exp()).reciprocal(), [torch.ones(3)]).outputs
+    found = compare(torch.zeros(3), told)
+    assert found.ok and found.index == () and found.found == found.wanted == "undetermined"
+    assert found.masks["undetermined"] == 3
