@@ -92,12 +92,16 @@ class Factor:
     @functools.cached_property
     def square(self) -> Tensor | None:
         """The squares of ``small``."""
-        return self._scaled.square() if self.top and self.least > 2 * TINY**0.5 else None
+        return self._squares if self.top and self.least > 2 * TINY**0.5 else None
+
+    @functools.cached_property
+    def _squares(self) -> Tensor:
+        return self._scaled.square()
 
     @functools.cached_property
     def least(self) -> float:
         """The smallest size in ``small`` that is not 0."""
-        lowest = float(in_memory(self._scaled.square()).min())
+        lowest = float(in_memory(self._squares).min())
         return lowest**0.5 if lowest > 0 else least_of(in_memory(self._scaled))
 
     def with_sign_of(self, other: Factor) -> Factor:

@@ -80,7 +80,7 @@ def chunk(t: Tensor, piece: int | None = None) -> int:
 
 def bounds(n: int, count: int, least: int = 2) -> list[tuple[int, int]]:
     """``n`` places in ``count`` parts, (first, size) each, of at least ``least``: what is broadcast along an axis of
-    one would not be seen to be. None where that leaves one part."""
+    one would not be seen to be. Empty where that leaves one part."""
     count = min(count, n // least)
     cuts = [k * n // count for k in range(count + 1)] if count > 1 else []
     return [(a, b - a) for a, b in itertools.pairwise(cuts)]
